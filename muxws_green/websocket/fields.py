@@ -1,0 +1,15 @@
+"""What HTTP allows in header fields, and which of them belong to the handshake (RFC 9110 §5, RFC 6455 §4)."""
+
+from __future__ import annotations
+
+import re
+
+#: Gives None for a str that is no token: the name of a header, a subprotocol.
+is_token = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+").fullmatch
+#: Gives None for a str that is no value of a header.
+is_value = re.compile(r"[\x09\x20-\x7e\x80-\xff]*").fullmatch
+
+#: What a request for an upgrade is judged by, in lower case.
+HANDSHAKE_FIELDS = frozenset(
+    ["connection", "upgrade", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol"]
+)
