@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from zope.interface.interface import Attribute, InterfaceClass, fromFunction
 
 if TYPE_CHECKING:
+    from muxws_green.errors import StreamReset
     from muxws_green.protocol.frames import Frame
+    from muxws_green.protocol.streams import LiveStream
 
 T = TypeVar("T")
 
@@ -339,3 +341,42 @@ class IPeer(Protocol):
 
     def serve(self) -> Any:
         """Wait until the connection is over."""
+
+
+@contract
+class IConnectionSink(Protocol):
+    """What the protocol's state machine tells the runtime about one connection.
+
+    Each call comes when the machine has made its changes, from inside `receive` or `take_batch`; it must not wait. It
+    may call the machine back.
+    """
+
+    def opening(self, live: LiveStream, headers: dict[str, Any] | None) -> None:
+        """The first frame of a stream that the remote opens; its payload may not be whole yet."""
+
+    def opened(self, live: LiveStream, payload: Any) -> None:
+        """The opening payload is whole; None where there was none."""
+
+    def answered(self, live: LiveStream, headers: dict[str, Any] | None) -> None:
+        """The remote's first frame on a stream that this end opened."""
+
+    def payload(self, live: LiveStream, payload: Any, size: int) -> None:
+        """A payload is whole. `size` is what it weighs, in encoded bytes."""
+
+    def ended(self, live: LiveStream, trailers: dict[str, Any] | None) -> None:
+        """The remote will send nothing more on this stream."""
+
+    def failed(self, live: LiveStream, error: StreamReset) -> None:
+        """The stream is closed by a reset: the remote's, or one for a fault found here."""
+
+    def pong(self, nonce: str) -> None:
+        """A pong has arrived."""
+
+    def goaway(self, code: int, reason: str | None) -> None:
+        """The remote is going away."""
+
+    def queued(self) -> None:
+        """A frame has been queued that no call of this end asked for; the writer is to be woken."""
+
+    def report(self, text: str) -> None:
+        """Something odd that changes nothing, at most a few dozen times a connection."""

@@ -1,0 +1,77 @@
+"""Where a peer may be used: in the hub and the process that made it.
+
+gevent's objects belong to one hub, and a hub to one thread. A call from elsewhere would wait for a wake-up that never
+comes, or write a socket that the parent process goes on using; here it raises instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from gevent import Greenlet, get_hub
+from gevent.hub import Hub
+
+T = TypeVar("T")
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+class Home:
+    """The hub and the process of the greenlet that made it."""
+
+    __slots__ = ("hub", "_forks")
+
+    def __init__(self) -> None:
+        self.hub: Hub = get_hub()
+        self._forks = _forks
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is in this hub and this process."""
+        return get_hub() is self.hub and self._forks == _forks
+
+    def check(self) -> None:
+        """Do nothing at home.
+
+        Raises:
+            RuntimeError: The caller is in another thread, or in a process forked since.
+        """
+        if get_hub() is self.hub and self._forks == _forks:
+            return
+        if self._forks != _forks:
+            raise RuntimeError("this peer belongs to the process that made it, not to one forked from that; dial anew here")
+        raise RuntimeError(
+            "this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn), which runs fn there"
+        )
+
+    def run_threadsafe(self, function: Callable[[], T]) -> Future[T]:
+        """Run `function` in a greenlet of this hub; may be called from any thread.
+
+        Returns:
+            A future of its value; `result()` waits for it in the calling thread.
+        """
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                value = function()
+            except BaseException as error:  # whatever it raised belongs to the thread that handed it over
+                future.set_exception(error)
+            else:
+                future.set_result(value)
+
+        self.hub.loop.run_callback_threadsafe(Greenlet(run).start)
+        return future

@@ -1,0 +1,91 @@
+"""What can be set on a peer, checked once and together before any socket opens."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from muxws_green.interfaces import IClock, ICodec, IErrorSerializer, IHeartbeatPolicy
+from muxws_green.protocol.fragments import MAX_FRAME_BYTES, checked_cap
+from muxws_green.runtime.clock import default_clock
+
+
+def default_error_serializer(error: BaseException) -> Any:
+    """The payload of a handler's error: its class name and text. A public peer should redact instead.
+
+    Args:
+        error: What the handler raised.
+
+    Returns:
+        `{"type": …, "message": …}`.
+    """
+    return {"type": type(error).__name__, "message": str(error)}
+
+
+def checked_seconds(name: str, value: float | None, *, allow_none: bool = False) -> float | None:
+    """`value` as a duration: a finite or infinite number of seconds that is not negative.
+
+    Raises:
+        ValueError: For NaN, a negative number, a bool, no number, or None where that has no meaning.
+    """
+    if value is None and allow_none:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value < 0:
+        raise ValueError(f"{name} is a number of seconds, 0 or more, not {value!r}")
+    return float(value)
+
+
+def checked_count(name: str, value: int) -> int:
+    """`value` as a positive whole number.
+
+    Raises:
+        ValueError: For zero, a negative number, a bool or no int.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is a whole number, 1 or more, not {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of one peer; every default is the public one.
+
+    Args:
+        codec: The codec of its connections.
+        max_payload_bytes: Largest payload taken from the remote, whole or in fragments. A local limit.
+        max_concurrent_streams: Live streams that the remote may have here; one more is refused.
+        max_frame_bytes: Cap of one encoded message. For tests only.
+        send_buffer_bytes: What may be queued to be sent before senders wait.
+        receive_buffer_bytes: What may be delivered and not consumed before the reader pauses; four times as much ends
+            the stream that holds most.
+        receive_pause_timeout: Seconds that a pause may last without any consumer making progress.
+        error_serializer: Makes the payload of a failed handler's reset; None: the default one.
+        heartbeat: The heartbeat policy; None sends no pings.
+        clock: The source of time.
+
+    Raises:
+        ValueError: A limit is not a positive whole number, a duration is negative or NaN.
+        ProtocolError: `max_frame_bytes` cannot hold an envelope and one unit of payload.
+    """
+
+    codec: ICodec
+    max_payload_bytes: int = 67_108_864
+    max_concurrent_streams: int = 100
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    send_buffer_bytes: int = 16_777_216
+    receive_buffer_bytes: int = 16_777_216
+    receive_pause_timeout: float = 10.0
+    error_serializer: IErrorSerializer | None = None
+    heartbeat: IHeartbeatPolicy | None = None
+    clock: IClock = default_clock
+
+    def __post_init__(self) -> None:
+        checked_count("max_payload_bytes", self.max_payload_bytes)
+        checked_count("max_concurrent_streams", self.max_concurrent_streams)
+        checked_count("send_buffer_bytes", self.send_buffer_bytes)
+        checked_count("receive_buffer_bytes", self.receive_buffer_bytes)
+        checked_seconds("receive_pause_timeout", self.receive_pause_timeout)
+        checked_cap(self.max_frame_bytes, self.codec)
+        if self.error_serializer is not None and not callable(self.error_serializer):
+            raise TypeError(f"error_serializer is called with the exception; {self.error_serializer!r} cannot be")
