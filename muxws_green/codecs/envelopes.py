@@ -1,0 +1,83 @@
+"""The envelope operations of a codec that has none of its own.
+
+The connection builds messages around encoded payloads. A codec that offers only `ICodec` is asked to decode such a
+payload and to encode the whole frame: slower, with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from zope.interface import implementer
+
+from muxws_green.errors import ProtocolError
+from muxws_green.interfaces import ICodec, IEnvelopeCodec
+from muxws_green.protocol.frames import ABSENT, Frame, to_mapping
+
+_OPERATIONS = ("wrap", "wrap_fragment", "unwrap")
+
+
+def envelopes_of(codec: ICodec) -> IEnvelopeCodec:
+    """The codec itself where it has all operations of `IEnvelopeCodec`, else an adapter around it."""
+    if all(callable(getattr(codec, name, None)) for name in _OPERATIONS):
+        return cast("IEnvelopeCodec", codec)
+    return FrameEnvelopes(codec)
+
+
+@implementer(IEnvelopeCodec)
+class FrameEnvelopes:
+    """Does by whole frames what a codec cannot do around an encoded payload.
+
+    Args:
+        codec: Any codec.
+    """
+
+    def __init__(self, codec: ICodec) -> None:
+        self._codec = codec
+
+    def wrap(
+        self,
+        kind: str,
+        stream: int,
+        encoded: str | bytes | None,
+        headers: Mapping[str, Any] | None = None,
+        end: bool = False,
+        trailers: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """The message of an `open` or `data` frame around an encoded payload."""
+        payload = ABSENT if encoded is None else self._codec.decode_payload(encoded)
+        return self._encode(
+            Frame(kind, stream, payload=payload, headers=_own(headers), end=end, trailers=_own(trailers))
+        )
+
+    def wrap_fragment(
+        self,
+        kind: str,
+        stream: int,
+        piece: bytes,
+        more: bool,
+        headers: Mapping[str, Any] | None = None,
+        end: bool = False,
+        trailers: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """The message of a fragment."""
+        fragment = piece if self._codec.binary else piece.decode()
+        return self._encode(
+            Frame(kind, stream, fragment=fragment, more=more, headers=_own(headers), end=end, trailers=_own(trailers))
+        )
+
+    def unwrap(self, message: str | bytes) -> dict[str, Any]:
+        """The envelope of a message; ProtocolError where it is none."""
+        if isinstance(message, str) is self._codec.binary:
+            kind = "text" if isinstance(message, str) else "binary"
+            raise ProtocolError(f"a {kind} message under the {self._codec.name} codec")
+        return to_mapping(self._codec.decode(message))
+
+    def _encode(self, frame: Frame) -> bytes:
+        message = self._codec.encode(frame)
+        return message.encode() if isinstance(message, str) else message
+
+
+def _own(mapping: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if mapping is None else dict(mapping)

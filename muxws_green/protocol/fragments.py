@@ -1,0 +1,383 @@
+"""Cutting an encoded payload into fragments, and putting fragments together again (PROTOCOL §5).
+
+Every size is the length of a whole encoded message, and the places to cut are part of the protocol: both reference
+ports cut exactly there. `Splitter` is what the connection uses; it builds one fragment at a time, when it is about to
+leave. `split_frame` does the same to a `Frame` at once.
+
+Pure, but for what a codec does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from muxws_green.errors import ProtocolError
+from muxws_green.protocol.frames import ABSENT, Frame
+
+if TYPE_CHECKING:
+    from muxws_green.interfaces import ICodec, IEnvelopeCodec
+
+#: The longest message that a sender emits and the shortest bound that a receiver may have, in bytes. A constant of
+#: the protocol: never negotiated, never configured.
+MAX_FRAME_BYTES: Final = 65_536
+
+#: Below this cap, which only tests use, a later fragment may fail to fit although the first and the last do.
+_COMFORTABLE_CAP_BYTES: Final = 512
+
+#: How many boundaries to step back from an estimate before probing for the place to cut.
+_STEPS_BACK: Final = 4
+
+T = TypeVar("T")
+
+
+def _encoded_bytes(encoded: str | bytes) -> bytes:
+    return encoded.encode() if isinstance(encoded, str) else encoded
+
+
+class _Cuts(Generic[T]):
+    """The rule of where to cut, over one encoded payload.
+
+    Args:
+        data: The encoded payload, UTF-8 if text.
+        text: Whether cuts must fall between code points.
+        cap: The longest fragment message, in bytes.
+        build: Makes the fragment of (piece, first, last) and tells the length of its message.
+        measure: Bytes that a piece adds to a middle fragment, if the codec makes that a sum over its parts; None
+            where nothing is known about the codec.
+    """
+
+    __slots__ = ("_budget", "_build", "_measure", "cap", "data", "text")
+
+    def __init__(
+        self,
+        data: bytes,
+        text: bool,
+        cap: int,
+        build: Callable[[bytes, bool, bool], tuple[T, int]],
+        measure: Callable[[bytes], int] | None = None,
+    ) -> None:
+        self.data = data
+        self.text = text
+        self.cap = cap
+        self._budget = max(1, cap - min(512, cap // 2))
+        self._build = build
+        self._measure = measure
+
+    def at(self, position: int, first: bool) -> tuple[T, int, bool]:
+        """The fragment that begins at `position`.
+
+        Returns:
+            It, where the next one begins, and whether it is the last.
+
+        Raises:
+            ProtocolError: No fragment fits there.
+        """
+        data, cap = self.data, self.cap
+        total = len(data)
+        if total - position <= cap:
+            fragment, size = self._build(data[position:], first, True)
+            if size <= cap:
+                return fragment, total, True
+        if position == total:
+            raise ProtocolError(
+                f"a cap of {cap} bytes cannot hold the last fragment, even empty: trailers are never fragmented"
+            )
+        stop = self._floor(min(position + self._budget, total))
+        if stop <= position:
+            stop = self._after(position)
+        fragment, size = self._build(data[position:stop], first, False)
+        if size > cap:
+            stop = self._largest(position, stop, first)
+            fragment, size = self._build(data[position:stop], first, False)
+        return fragment, stop, False
+
+    def _floor(self, cut: int) -> int:
+        """The last place at or before `cut` where a fragment may end."""
+        data = self.data
+        if self.text:
+            while 0 < cut < len(data) and data[cut] & 0xC0 == 0x80:
+                cut -= 1
+        return cut
+
+    def _after(self, position: int) -> int:
+        """The first place behind `position` where a fragment may end."""
+        data = self.data
+        cut = position + 1
+        if self.text:
+            while cut < len(data) and data[cut] & 0xC0 == 0x80:
+                cut += 1
+        return cut
+
+    def _fits(self, position: int, stop: int, first: bool) -> bool:
+        return self._build(self.data[position:stop], first, False)[1] <= self.cap
+
+    def _largest(self, position: int, stop: int, first: bool) -> int:
+        """Where the longest middle fragment that fits ends, given that one up to `stop` does not fit."""
+        found = None if self._measure is None else self._estimate(position, stop, first, self._measure)
+        if found is None:
+            found = self._probe(position, stop, first)
+        if found <= position:
+            raise ProtocolError(f"a cap of {self.cap} bytes cannot hold an envelope and one unit of payload")
+        return found
+
+    def _probe(self, position: int, stop: int, first: bool) -> int:
+        """By bisection over whole fragments, as PROTOCOL §5 words it; `position` where nothing fits."""
+        low, high, found = 1, stop - position, position
+        while low <= high:
+            middle = (low + high) // 2
+            cut = self._floor(position + middle)
+            if self._fits(position, cut, first):
+                found = cut
+                low = middle + 1
+            else:
+                high = middle - 1
+        return found
+
+    def _estimate(self, position: int, stop: int, first: bool, measure: Callable[[bytes], int]) -> int | None:
+        """The same place for the work of encoding the fragment twice: each step measures only the half that is new.
+
+        Returns:
+            None where the codec turns out not to add up.
+        """
+        room = self.cap - self._build(b"", first, False)[1]
+        low, high = position, stop
+        while low < high:
+            cut = self._floor((low + high + 1) // 2)
+            if cut <= low:
+                cut = self._after(low)
+            size = measure(self.data[low:cut])
+            if size <= room:
+                room -= size
+                low = cut
+            else:
+                high = self._floor(cut - 1)
+        # The length of a field may itself take more bytes the longer the field is (msgpack: up to three more).
+        for _ in range(_STEPS_BACK):
+            if low <= position or self._fits(position, low, first):
+                return low
+            low = self._floor(low - 1)
+        return None
+
+
+def split_frame(frame: Frame, cap: int = MAX_FRAME_BYTES, codec: ICodec | None = None) -> list[Frame]:
+    """The fragments that replace a frame whose message is too long.
+
+    Args:
+        frame: What to send.
+        cap: The longest message, in bytes.
+        codec: Says how long a message is. Required; it has a default only because the reference gives it one.
+
+    Returns:
+        `[frame]` where it fits as it is.
+
+    Raises:
+        ProtocolError: Without a codec; below a cap of 2; where the frame is too long without having a payload; or
+            where headers, trailers or the envelope leave no room for a payload.
+    """
+    if codec is None:
+        raise ProtocolError("split_frame needs the codec whose messages are to fit")
+    if cap < 2:
+        raise ProtocolError(f"a cap of {cap} bytes cannot hold any frame")
+    length = len(_encoded_bytes(codec.encode(frame)))
+    if length <= cap:
+        return [frame]
+    if frame.payload is ABSENT:
+        raise ProtocolError(
+            f"a {frame.type} frame of {length} bytes without payload is over the cap of {cap} bytes; only payloads are "
+            f"fragmented"
+        )
+    encoded = codec.encode_payload(frame.payload)
+    text = isinstance(encoded, str)
+
+    def build(piece: bytes, first: bool, last: bool) -> tuple[Frame, int]:
+        fragment = Frame(
+            type=frame.type,
+            stream=frame.stream,
+            fragment=piece.decode() if text else piece,
+            more=not last,
+            headers=frame.headers if first else None,
+            end=frame.end and last,
+            trailers=frame.trailers if last else None,
+            code=frame.code,
+            reason=frame.reason,
+            nonce=frame.nonce,
+            last_stream=frame.last_stream,
+        )
+        return fragment, len(_encoded_bytes(codec.encode(fragment)))
+
+    cuts = _Cuts(_encoded_bytes(encoded), text, cap, build)
+    fragments: list[Frame] = []
+    position, done = 0, False
+    while not done:
+        fragment, position, done = cuts.at(position, first=not fragments)
+        fragments.append(fragment)
+    return fragments
+
+
+class Splitter:
+    """Cuts one encoded payload into messages, each when it is asked for.
+
+    Nothing is prepared ahead but the first message, so a payload that cannot be cut raises here, at its sender. What
+    the caller does to `headers` and `trailers` afterwards changes nothing.
+
+    Args:
+        codec: The connection's codec.
+        envelopes: Its envelope operations; where they are the codec's own, the places to cut are found without trial
+            encodings of the whole fragment.
+        kind: `open` or `data`.
+        stream: The stream's id.
+        encoded: What `codec.encode_payload` gave.
+        headers: For the first fragment.
+        end: Whether the last fragment ends this side.
+        trailers: For the last fragment.
+        cap: The longest message, in bytes.
+
+    Raises:
+        ProtocolError: Headers, or trailers, or at a tiny cap any fragment, cannot fit.
+    """
+
+    __slots__ = ("_cuts", "_done", "_end", "_headers", "_kind", "_position", "_ready", "_stream", "_trailers", "_wrap")
+
+    def __init__(
+        self,
+        codec: ICodec,
+        envelopes: IEnvelopeCodec,
+        kind: str,
+        stream: int,
+        encoded: str | bytes,
+        headers: Mapping[str, Any] | None,
+        end: bool,
+        trailers: Mapping[str, Any] | None,
+        cap: int,
+    ) -> None:
+        self._wrap = envelopes.wrap_fragment
+        self._kind = kind
+        self._stream = stream
+        self._headers = headers
+        self._end = end
+        # They leave with the last fragment, perhaps much later.
+        self._trailers = None if trailers is None else codec.decode_payload(codec.encode_payload(dict(trailers)))
+        self._position = 0
+        self._done = False
+        self._cuts = _Cuts(
+            _encoded_bytes(encoded),
+            isinstance(encoded, str),
+            cap,
+            self._build,
+            self._measure if cast("object", envelopes) is codec else None,
+        )
+        self._ready: tuple[bytes, int, bool] | None = self._cuts.at(0, first=True)
+        if cap < _COMFORTABLE_CAP_BYTES:
+            _, position, done = self._ready
+            while not done:
+                _, position, done = self._cuts.at(position, first=False)
+        elif self._build(b"", False, True)[1] > cap:
+            raise ProtocolError(f"trailers do not fit a message of {cap} bytes, and they are never fragmented")
+        self._headers = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the last message has been taken."""
+        return self._done
+
+    @property
+    def remaining_bytes(self) -> int:
+        """How many bytes of the encoded payload have not been taken yet."""
+        return len(self._cuts.data) - self._position
+
+    def next_message(self) -> bytes:
+        """Take the next message. Not to be called when `done`."""
+        if self._done:
+            raise RuntimeError("the last fragment has been taken already")
+        ready, self._ready = self._ready, None
+        if ready is None:
+            ready = self._cuts.at(self._position, first=False)
+        message, self._position, self._done = ready
+        return message
+
+    def _build(self, piece: bytes, first: bool, last: bool) -> tuple[bytes, int]:
+        message = self._wrap(
+            self._kind,
+            self._stream,
+            piece,
+            not last,
+            self._headers if first else None,
+            self._end and last,
+            self._trailers if last else None,
+        )
+        return message, len(message)
+
+    def _measure(self, piece: bytes) -> int:
+        wrap, kind, stream = self._wrap, self._kind, self._stream
+        return len(wrap(kind, stream, piece, True)) - len(wrap(kind, stream, b"", True))
+
+
+class Assembler:
+    """Collects the fragments of one payload, as compactly as bytes can be.
+
+    One byte more per byte received is all it costs: a remote that sends very short fragments gets nothing out of it.
+    """
+
+    __slots__ = ("_collected", "_text")
+
+    def __init__(self) -> None:
+        self._collected = bytearray()
+        #: None while no fragment has come.
+        self._text: bool | None = None
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a fragment, be it empty, has come since the last `join` or `clear`."""
+        return self._text is not None
+
+    @property
+    def byte_length(self) -> int:
+        """Bytes collected so far; UTF-8 if text."""
+        return len(self._collected)
+
+    def add(self, piece: str | bytes) -> None:
+        """Append one fragment.
+
+        Raises:
+            ProtocolError: The fragments of one payload mix text and bytes.
+        """
+        text = isinstance(piece, str)
+        if self._text is None:
+            self._text = text
+        elif text is not self._text:
+            raise ProtocolError("the fragments of one payload mix text and bytes")
+        # A lone surrogate may stand in a fragment; whether it may stand in a payload is the codec's to say.
+        self._collected += piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
+
+    def join(self) -> str | bytes:
+        """The encoded payload, str if its fragments were; what was collected is let go."""
+        collected, text = self._collected, self._text
+        self.clear()
+        return collected.decode("utf-8", "surrogatepass") if text else bytes(collected)
+
+    def clear(self) -> None:
+        """Let go of what was collected."""
+        self._collected = bytearray()
+        self._text = None
+
+
+def checked_cap(cap: int, codec: ICodec) -> int:
+    """`cap`, if peers can work with it (PROTOCOL §5). Another than `MAX_FRAME_BYTES` is for tests only.
+
+    Args:
+        cap: The longest message, in bytes.
+        codec: Its envelopes have to fit.
+
+    Raises:
+        ValueError: It is not an int above zero, or over `MAX_FRAME_BYTES`, which no sender may exceed.
+        ProtocolError: It cannot hold an envelope and one unit of payload.
+    """
+    if isinstance(cap, bool) or not isinstance(cap, int) or not 0 < cap <= MAX_FRAME_BYTES:
+        raise ValueError(f"max_frame_bytes must be an int from 1 to {MAX_FRAME_BYTES}, not {cap!r}")
+    if cap != MAX_FRAME_BYTES:
+        try:
+            split_frame(Frame("data", stream=1, payload={"a": "a" * cap}), cap, codec)
+        except ProtocolError as error:
+            raise ProtocolError(f"max_frame_bytes={cap} is too small for the {codec.name} codec: {error}") from error
+    return cap
