@@ -25,14 +25,13 @@ MESSAGE_TOO_BIG = 1009
 #: their own a remote could keep one message open, and us busy, for ever; no sender has a reason for more than a few.
 MAX_EMPTY_CONTINUATIONS = 64
 
-#: From here a payload is sliced through a memoryview, whose cost pays once it saves a copy.
-_COPY_BYTES = 2048
-
 _FIN = 0x80
 _RESERVED = 0x70
 _CONTROL = 0x08
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 _OPCODES = frozenset([_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG])
+#: Above this a payload is not sliced but viewed, which costs more than copying less would.
+_SHORT_BYTES = 4096
 _WHOLE_TEXT = _FIN | _TEXT
 _WHOLE = (_WHOLE_TEXT, _FIN | _BINARY)
 
@@ -123,23 +122,23 @@ class MessageReader:
         Returns:
             A str for each text message, bytes for each binary one; often empty.
         """
-        messages: list[str | bytes] = []
         if self._dropping:
-            return messages
+            return []
+        position = 0
         rest = self._rest
-        if rest:
-            rest += data
-            if len(rest) < self._needed:
-                return messages
-            data = bytes(rest)
-            rest.clear()
+        messages: list[str | bytes] = []
         try:
-            position = self._read(data, messages)
+            if rest:
+                if len(rest) + len(data) < self._needed:
+                    rest += data
+                    return messages
+                position = self._complete(data, messages)
+            if not rest and not self._dropping:
+                position = self._read(data, position, messages)
+                if position < len(data):
+                    rest += memoryview(data)[position:]
         except UnicodeDecodeError as error:
             self._fail(INVALID_DATA, f"text is not UTF-8 at byte {error.start}")
-        else:
-            if position < len(data) and not self._dropping:
-                rest += memoryview(data)[position:]
         return messages
 
     def take_ping(self) -> bytes | None:
@@ -151,56 +150,96 @@ class MessageReader:
         ping, self._ping = self._ping, None
         return ping
 
-    def _read(self, data: bytes, messages: list[str | bytes]) -> int:
-        """Read the whole frames of `data` in one pass; the position of what is left, whose `_needed` is set."""
+    def _complete(self, data: bytes, messages: list[str | bytes]) -> int:
+        """Make the incomplete frame whole with the first bytes of `data`, and read it; how many bytes that took.
+
+        No more is added than the frame lacks, so that what follows it is not copied.
+        """
         position = 0
+        rest = self._rest
+        while rest and len(rest) + len(data) - position >= self._needed:
+            taken = self._needed - len(rest)
+            rest += data[position : position + taken]
+            position += taken
+            if self._read(bytes(rest), 0, messages):
+                rest.clear()
+        if rest:
+            rest += data[position:]
+        return position
+
+    def _read(self, data: bytes, position: int, messages: list[str | bytes]) -> int:
+        """Read whole frames in one pass, from `position` on; the position of what is left, after setting `_needed`.
+
+        Nearly every frame is a short message by itself: such a frame is read here, without a call or anything else that
+        it does not need, and the others by `_read_any`, which takes every kind.
+        """
         end = len(data)
         mask_bit = self._mask_bit
-        key_bytes = self._key_bytes
-        limit = self._limit
+        head_bytes = 2 + self._key_bytes
+        short = min(self._limit, _SHORT_BYTES)
+        whole = _WHOLE if self._fragments is None else ()
         while end - position >= 2:
             first = data[position]
-            # A mask bit on the wrong side leaves more than seven bits.
             length = data[position + 1] ^ mask_bit
-            start = position + 2
-            whole = (first in _WHOLE) and self._fragments is None
-            if not whole or length > 127:
-                fault = self._fault(first, length)
-                if fault:
-                    self._fail(PROTOCOL_ERROR, fault)
-                    return end
-            if length > 125:
-                extra = 2 if length == 126 else 8
-                start += extra
-                if start > end:
-                    self._needed = 2 + extra
-                    return position
-                # The top bit of 64 must be 0 (RFC 6455 §5.2); with it set the length is over any limit.
-                length = int.from_bytes(data[start - extra : start], "big")
-            if length > limit or (not whole and self._over_budget(first, length)):
-                self._fail(MESSAGE_TOO_BIG, f"a message of more than {limit} bytes")
-                return end
-            start += key_bytes
-            stop = start + length
-            if stop > end:
-                self._needed = stop - position
+            if first in whole and length < 127:
+                start = position + head_bytes
+                if length == 126 and end - position >= 4:
+                    length = data[position + 2] << 8 | data[position + 3]
+                    start += 2
+                stop = start + length
+                if length <= short and stop <= end:
+                    payload = data[start:stop]
+                    if mask_bit:
+                        payload = apply_mask(payload, data[start - 4 : start])
+                    messages.append(payload.decode() if first == _WHOLE_TEXT else payload)
+                    position = stop
+                    continue
+            stop = self._read_any(data, position, messages)
+            if stop == position:
                 return position
             position = stop
-            payload: bytes | memoryview = data[start:stop] if length < _COPY_BYTES else memoryview(data)[start:stop]
-            if key_bytes:
-                payload = apply_mask(payload, data[start - 4 : start])
-            if first == _WHOLE_TEXT and whole:
-                messages.append(str(payload, "utf-8"))
-            elif whole:
-                messages.append(bytes(payload))
-            else:
-                message = self._take(first, payload)
-                if message is not None:
-                    messages.append(message)
-                if self._dropping:
-                    return end
+            whole = _WHOLE if self._fragments is None else ()
         self._needed = 2
         return position
+
+    def _read_any(self, data: bytes, position: int, messages: list[str | bytes]) -> int:
+        """Read one frame of any kind.
+
+        Returns:
+            Where it ends; `position` itself where it is incomplete, with `_needed` set; the end of `data` where nothing
+            is to be read any more.
+        """
+        end = len(data)
+        first = data[position]
+        # A mask bit on the wrong side leaves more than seven bits.
+        length = data[position + 1] ^ self._mask_bit
+        fault = self._fault(first, length)
+        if fault:
+            self._fail(PROTOCOL_ERROR, fault)
+            return end
+        start = position + 2
+        if length > 125:
+            start += 2 if length == 126 else 8
+            if start > end:
+                self._needed = start - position
+                return position
+            # The top bit of 64 must be 0 (RFC 6455 §5.2); with it set the length is over any limit.
+            length = int.from_bytes(data[position + 2 : start], "big")
+        if not first & _CONTROL and length + len(self._fragments or b"") > self._limit:
+            self._fail(MESSAGE_TOO_BIG, f"a message of more than {self._limit} bytes")
+            return end
+        start += self._key_bytes
+        stop = start + length
+        if stop > end:
+            self._needed = stop - position
+            return position
+        payload: bytes | memoryview = memoryview(data)[start:stop]
+        if self._key_bytes:
+            payload = apply_mask(payload, data[start - 4 : start])
+        message = self._take(first, payload)
+        if message is not None:
+            messages.append(message)
+        return end if self._dropping else stop
 
     def _fault(self, first: int, length: int) -> str:
         """What is wrong with a frame that begins with these two bytes; empty where nothing is."""
@@ -223,38 +262,34 @@ class MessageReader:
             return "a new message before the fragmented one has ended"
         return ""
 
-    def _over_budget(self, first: int, length: int) -> bool:
-        """Whether a continuation of this length takes its message over the limit."""
-        if self._fragments is None or first & _CONTROL:
-            return False
-        return len(self._fragments) + length > self._limit
-
     def _take(self, first: int, payload: bytes | memoryview) -> str | bytes | None:
-        """Act on a frame that is not a whole message by itself; the message that it completes, if it does."""
+        """Act on a frame without a fault; the message that it is or completes, None where there is none."""
         opcode = first & 0x0F
         if opcode == _PING:
             self._ping = bytes(payload)
         elif opcode == _CLOSE:
             self._take_close(bytes(payload))
         elif opcode != _PONG:
-            return self._take_fragment(first, payload)
+            return self._take_data(opcode, bool(first & _FIN), payload)
         return None
 
-    def _take_fragment(self, first: int, payload: bytes | memoryview) -> str | bytes | None:
+    def _take_data(self, opcode: int, last: bool, payload: bytes | memoryview) -> str | bytes | None:
         fragments = self._fragments
         if fragments is None:
-            self._text = first & 0x0F == _TEXT
+            if last:
+                return str(payload, "utf-8") if opcode == _TEXT else bytes(payload)
+            self._text = opcode == _TEXT
             self._empty_continuations = 0
             self._fragments = bytearray(payload)
             return None
         fragments += payload
-        if first & _FIN:
+        if last:
             self._fragments = None
             return fragments.decode() if self._text else bytes(fragments)
         if not payload:
             self._empty_continuations += 1
             if self._empty_continuations > MAX_EMPTY_CONTINUATIONS:
-                self._fail(MESSAGE_TOO_BIG, f"a message of more than {MAX_EMPTY_CONTINUATIONS} empty fragments")
+                self._fail(MESSAGE_TOO_BIG, f"a message with more than {MAX_EMPTY_CONTINUATIONS} empty fragments")
         return None
 
     def _take_close(self, payload: bytes) -> None:
