@@ -34,7 +34,7 @@ def contract(source: type[T]) -> type[T]:
     for name, annotation in source.__annotations__.items():
         members[name] = Attribute(name, str(annotation))
     for name, member in vars(source).items():
-        if name.startswith("_"):
+        if name.startswith("_") and name != "__call__":
             continue
         if inspect.isfunction(member):
             method = fromFunction(member, imlevel=1, name=name)
