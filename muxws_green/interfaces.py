@@ -125,6 +125,12 @@ class IClock(Protocol):
     def call_later(self, seconds: float, callback: Callable[[], object]) -> ITimerHandle:
         """Run `callback` in the hub after `seconds` (0: at the next turn); it must not block."""
 
+    def watch(self, pending: Callable[[], int | None]) -> ITimerHandle:
+        """A hint until the handle is cancelled: `pending` tells how many of our bytes the remote has not taken yet.
+
+        A clock of real time ignores it; a fake one does not jump while they go down. `pending` must not block or raise.
+        """
+
 
 @contract
 class ITimerHandle(Protocol):
