@@ -43,8 +43,8 @@ class _Cuts(Generic[T]):
         text: Whether cuts must fall between code points.
         cap: The longest fragment message, in bytes.
         build: Makes the fragment of (piece, first, last) and tells the length of its message.
-        measure: Bytes that a piece adds to a middle fragment, if the codec makes that a sum over its parts; None
-            where nothing is known about the codec.
+        measure: The length of a middle fragment, for a codec under which pieces add up: each takes the same room
+            wherever it stands. None where that is not known.
     """
 
     __slots__ = ("_budget", "_build", "_measure", "cap", "data", "text")
@@ -88,8 +88,7 @@ class _Cuts(Generic[T]):
             stop = self._after(position)
         fragment, size = self._build(data[position:stop], first, False)
         if size > cap:
-            stop = self._largest(position, stop, first)
-            fragment, size = self._build(data[position:stop], first, False)
+            stop, fragment = self._longest(position, stop, first)
         return fragment, stop, False
 
     def _floor(self, cut: int) -> int:
@@ -109,44 +108,44 @@ class _Cuts(Generic[T]):
                 cut += 1
         return cut
 
-    def _fits(self, position: int, stop: int, first: bool) -> bool:
-        return self._build(self.data[position:stop], first, False)[1] <= self.cap
-
-    def _largest(self, position: int, stop: int, first: bool) -> int:
-        """Where the longest middle fragment that fits ends, given that one up to `stop` does not fit."""
+    def _longest(self, position: int, stop: int, first: bool) -> tuple[int, T]:
+        """The longest middle fragment that fits, and where it ends, given that the one up to `stop` does not fit."""
         found = None if self._measure is None else self._estimate(position, stop, first, self._measure)
         if found is None:
             found = self._probe(position, stop, first)
-        if found <= position:
+        if found is None or found[0] <= position:
             raise ProtocolError(f"a cap of {self.cap} bytes cannot hold an envelope and one unit of payload")
         return found
 
-    def _probe(self, position: int, stop: int, first: bool) -> int:
-        """By bisection over whole fragments, as PROTOCOL §5 words it; `position` where nothing fits."""
-        low, high, found = 1, stop - position, position
+    def _probe(self, position: int, stop: int, first: bool) -> tuple[int, T] | None:
+        """By bisection over whole fragments, as PROTOCOL §5 words it."""
+        low, high = 1, stop - position
+        found: tuple[int, T] | None = None
         while low <= high:
             middle = (low + high) // 2
             cut = self._floor(position + middle)
-            if self._fits(position, cut, first):
-                found = cut
+            fragment, size = self._build(self.data[position:cut], first, False)
+            if size <= self.cap:
+                found = cut, fragment
                 low = middle + 1
             else:
                 high = middle - 1
         return found
 
-    def _estimate(self, position: int, stop: int, first: bool, measure: Callable[[bytes], int]) -> int | None:
-        """The same place for the work of encoding the fragment twice: each step measures only the half that is new.
+    def _estimate(self, position: int, stop: int, first: bool, measure: Callable[[bytes], int]) -> tuple[int, T] | None:
+        """The same fragment for the work of encoding it twice: each step measures only the half that is new.
 
         Returns:
             None where the codec turns out not to add up.
         """
+        empty = measure(b"")
         room = self.cap - self._build(b"", first, False)[1]
         low, high = position, stop
         while low < high:
             cut = self._floor((low + high + 1) // 2)
             if cut <= low:
                 cut = self._after(low)
-            size = measure(self.data[low:cut])
+            size = measure(self.data[low:cut]) - empty
             if size <= room:
                 room -= size
                 low = cut
@@ -154,8 +153,11 @@ class _Cuts(Generic[T]):
                 high = self._floor(cut - 1)
         # The length of a field may itself take more bytes the longer the field is (msgpack: up to three more).
         for _ in range(_STEPS_BACK):
-            if low <= position or self._fits(position, low, first):
-                return low
+            fragment, size = self._build(self.data[position:low], first, False)
+            if size <= self.cap:
+                return low, fragment
+            if low <= position:
+                break
             low = self._floor(low - 1)
         return None
 
@@ -309,14 +311,13 @@ class Splitter:
         return message, len(message)
 
     def _measure(self, piece: bytes) -> int:
-        wrap, kind, stream = self._wrap, self._kind, self._stream
-        return len(wrap(kind, stream, piece, True)) - len(wrap(kind, stream, b"", True))
+        return len(self._wrap(self._kind, self._stream, piece, True))
 
 
 class Assembler:
     """Collects the fragments of one payload, as compactly as bytes can be.
 
-    One byte more per byte received is all it costs: a remote that sends very short fragments gets nothing out of it.
+    They are kept as one run of bytes, not as a list: a remote that sends very short ones makes nothing grow faster.
     """
 
     __slots__ = ("_collected", "_text")
