@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import gevent
 import pytest
 from gevent.event import Event
 
 from muxws_green.errors import ConnectionClosed
+from muxws_green.testing.clock import FakeClock
 from muxws_green.transports.memory import memory_pair
-
-
-class HandClock:
-    """Timers that fire when the test says so."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], object]] = []
-
-    def now(self) -> float:
-        return 0.0
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nothing here sleeps")
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> HandClock:
-        self.calls.append(callback)
-        return self
-
-    def cancel(self) -> None:
-        raise AssertionError("nothing here cancels")
 
 
 def ended(transport) -> ConnectionClosed:
@@ -251,18 +230,19 @@ def test_a_stalled_line_hides_the_end_of_its_sender():
 
 def test_a_delayed_message_arrives_when_its_time_has_come_and_nothing_overtakes_it():
     left, right = memory_pair()
-    clock = HandClock()
-    left.outgoing.delay(0.5, clock)
-    left.send([b"slow"], False)
-    left.outgoing.delay(0.0, clock)
-    left.send([b"fast"], False)
-    reader = gevent.spawn(right.receive)
-    assert is_waiting(reader)
-    assert left.unacknowledged() == 8
-    clock.calls.pop()()
-    assert reader.get(timeout=1.0) == ["slow", "fast"]
-    with pytest.raises(ValueError, match="negative"):
-        left.outgoing.delay(-1.0, clock)
+    with FakeClock(autojump=False) as clock:
+        left.outgoing.delay(0.5, clock)
+        left.send([b"slow"], False)
+        left.outgoing.delay(0.0, clock)
+        left.send([b"fast"], False)
+        reader = gevent.spawn(right.receive)
+        clock.advance(0.4)
+        assert not reader.ready()
+        assert left.unacknowledged() == 8
+        clock.advance(0.1)
+        assert reader.get(timeout=1.0) == ["slow", "fast"]
+        with pytest.raises(ValueError, match="negative"):
+            left.outgoing.delay(-1.0, clock)
 
 
 def test_drop_kills_both_ends_without_a_close_frame():

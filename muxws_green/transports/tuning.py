@@ -1,0 +1,66 @@
+"""What every socket of this library is set to, and what the kernel can tell about it.
+
+The kernel would queue megabytes for a slow remote; then neither the order of the lanes nor a heartbeat would mean
+anything, since a ping would wait behind all of it. So the unsent backlog is kept small, and small messages are not held
+back for the remote's acknowledgement. Called by `SocketTransport` for sockets dialled, accepted or taken over.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+
+from gevent.socket import socket as GeventSocket  # noqa: N812
+
+#: Unsent bytes at which a TCP socket stops taking more.
+UNSENT_LIMIT_BYTES = 131_072
+
+#: Where there is no limit for the unsent part alone, the whole send buffer is asked to be this small; Linux doubles it.
+SEND_BUFFER_BYTES = 65_536
+
+_INTERNET_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+_TCP_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+
+
+def tune(sock: GeventSocket) -> None:
+    """Send small messages at once, keep the kernel's backlog small, and let no timeout of the socket cut a frame.
+
+    TCP: TCP_NODELAY, and TCP_NOTSENT_LOWAT or else SO_SNDBUF. Other families, Unix sockets that is: SO_SNDBUF.
+    A timeout left on the socket by whoever had it before is taken away: deadlines belong to the waits of callers.
+    """
+    sock.settimeout(None)
+    try:
+        if sock.family in _INTERNET_FAMILIES:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if _TCP_NOTSENT_LOWAT is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_LIMIT_BYTES)
+                return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    except OSError:
+        # Some systems refuse options on a socket that the remote has reset already; the first read reports that.
+        pass
+
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
+
+    _INT = struct.Struct("i")
+
+    def unacknowledged_bytes(sock: GeventSocket) -> int | None:
+        """How much the remote's kernel has not acknowledged (TCP) or its program has not read (Unix sockets, there
+        with the kernel's overhead); None where the kernel cannot tell, and once the socket is closed.
+        """
+        try:
+            # TIOCOUTQ is the number of SIOCOUTQ, for which Python has no name.
+            answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(_INT.size))
+        except (OSError, ValueError):
+            return None
+        return int(_INT.unpack(answer)[0])
+
+else:
+
+    def unacknowledged_bytes(sock: GeventSocket) -> int | None:
+        """None: only Linux can tell."""
+        return None
