@@ -58,9 +58,12 @@ def _build_encoder() -> Callable[[Any], str]:
     quote = getattr(json_encoder, "c_encode_basestring", None)
     if make is None or quote is None:
         return public.encode
-    # The first argument would be the memory of open containers. It keeps entries after a failure and then takes later
-    # values for circular ones, so there is none: a circle ends in RecursionError.
-    chunks = make(None, _refuse_value, quote, None, ":", ",", False, False, False)
+    try:
+        # The first argument would be the memory of open containers. It keeps entries after a failure and then takes
+        # later values for circular ones, so there is none: a circle ends in RecursionError.
+        chunks = make(None, _refuse_value, quote, None, ":", ",", False, False, False)
+    except TypeError:  # not a documented call, so another Python may want other arguments
+        return public.encode
 
     def encode(value: Any) -> str:
         return "".join(chunks(value, 0))
@@ -93,8 +96,10 @@ def _load(text: str | bytes, levels: int) -> Any:
     try:
         start = 0 if text[:1] not in _WHITESPACE else len(text) - len(text.lstrip(_WHITESPACE))
         value, stop = _scan(text, start)
-    except (ValueError, StopIteration, RecursionError) as error:
-        raise ProtocolError(f"undecodable JSON: {str(error) or type(error).__name__}") from error
+    except StopIteration as error:
+        raise ProtocolError(f"undecodable JSON: no value at character {error.value}") from error
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"undecodable JSON: {error}") from error
     if stop != len(text) and text[stop:].strip(_WHITESPACE):
         raise ProtocolError("undecodable JSON: more than one value")
     if len(text) > 2 * levels and text.count("[") + text.count("{") > levels and nested_deeper(value, levels):

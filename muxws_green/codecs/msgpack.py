@@ -22,6 +22,7 @@ from muxws_green.protocol.frames import Frame, from_mapping, to_mapping
 _idle: Final[list[msgpack.Packer]] = []
 
 #: A packer keeps the longest buffer that it ever needed, so one that needed more is let go.
+_FIRST_BUFFER_BYTES: Final = 16_384
 _KEPT_BUFFER_BYTES: Final = 1_048_576
 _KEPT_PACKERS: Final = 8
 
@@ -46,7 +47,7 @@ def _pack(value: Any, levels: int) -> bytes:
     try:
         packer = _idle.pop()
     except IndexError:
-        packer = msgpack.Packer(use_bin_type=True)
+        packer = msgpack.Packer(use_bin_type=True, buf_size=_FIRST_BUFFER_BYTES)
     # One that raised is not put back.
     packed: bytes = packer.pack(value)
     if len(packed) > levels:  # a level takes a byte at least

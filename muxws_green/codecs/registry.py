@@ -79,13 +79,19 @@ def resolve_codec(codec: ICodec | str | None = None) -> ICodec:
 
 
 def _check_codec(codec: Any) -> None:
+    if isinstance(codec, type):
+        raise TypeError(f"a codec is an object, not the class {codec.__name__}; pass {codec.__name__}()")
     wrong = [
         name
         for name, member in ICodec.namesAndDescriptions()  # type: ignore[attr-defined]
-        if not (callable(getattr(codec, name, None)) if IMethod.providedBy(member) else hasattr(codec, name))
+        if IMethod.providedBy(member) and not callable(getattr(codec, name, None))
     ]
+    if not isinstance(getattr(codec, "name", None), str):
+        wrong.append("name (a str)")
+    if not isinstance(getattr(codec, "binary", None), bool):
+        wrong.append("binary (a bool)")
     if wrong:
-        raise TypeError(f"{codec!r} is no codec: it lacks {', '.join(sorted(wrong))}")
+        raise TypeError(f"{codec!r} is no codec: it lacks {', '.join(wrong)}")
 
 
 register_codec("json", JsonCodec())

@@ -67,8 +67,8 @@ def refusal_text(offered: Sequence[str], codec_name: str) -> str:
     ours = [_shown(entry) for entry in offered if entry.startswith(_ANY_VERSION)]
     others = len(offered) - len(ours)
     return (
-        f"upgrade refused: this end speaks {PREFIX}{codec_name}, the dialer offered {', '.join(ours) or 'no muxws entry'} "
-        f"and {others} of other kinds. {_ADVICE}"
+        f"upgrade refused: this end speaks {PREFIX}{codec_name}, the dialer offered "
+        f"{', '.join(ours) or 'no muxws entry'} and {others} of other kinds. {_ADVICE}"
     )
 
 
