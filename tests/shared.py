@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def shared(*parts: str) -> Path:
-    """A file or directory among them, such as `shared("conformance", "frames")`.
+def shared_dir(*parts: str) -> Path:
+    """A file or directory among them, such as `shared_dir("conformance", "frames")`; without parts the whole directory.
 
     They lie in the directory that the environment variable MUXWS_SHARED names, and else in `shared` beside the root of
     the repository.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared import ROOT, shared
+from tests.shared import ROOT, shared_dir
 
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 
@@ -129,6 +129,6 @@ def test_shared_files_are_looked_for_where_the_environment_says(
 ) -> None:
     tmp_path.joinpath("vectors").mkdir()
     monkeypatch.setenv("MUXWS_SHARED", str(tmp_path))
-    assert shared("vectors") == tmp_path / "vectors"
+    assert shared_dir("vectors") == tmp_path / "vectors"
     with pytest.raises(FileNotFoundError, match="MUXWS_SHARED"):
-        shared("nothing")
+        shared_dir("nothing")
