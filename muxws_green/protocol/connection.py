@@ -17,6 +17,7 @@ from typing import Any
 
 from muxws_green.errors import (
     ConnectionGoingAway,
+    ConnectionLost,
     ProtocolError,
     ResetCode,
     StreamClosed,
@@ -93,7 +94,8 @@ class Connection:
         self._codec = codec
         self._envelopes = envelopes
         self._wrap = envelopes.wrap
-        self._unwrap = envelopes.unwrap
+        #: A message as the dict of its fields, unchecked; `ProtocolError` if it is none.
+        self.unwrap = envelopes.unwrap
         self._binary = codec.binary
         self._sink = sink
         self._cap = max_frame_bytes
@@ -111,6 +113,8 @@ class Connection:
         self.lanes = Lanes(send_buffer_bytes, min(LANE_LIMIT_BYTES, send_buffer_bytes))
         self.goaway_sent = False
         self.goaway_received = False
+        #: The socket is gone; nothing can be opened or sent any more.
+        self.dead = False
         #: Frames for streams that had closed here, ignored.
         self.late_frames = 0
         #: Called with every received envelope and the length of its message, before it is acted upon; None: nobody.
@@ -133,7 +137,7 @@ class Connection:
                 raise Violation("a binary message on a connection with a text codec")
             size = len(message)
         try:
-            envelope = self._unwrap(message)
+            envelope = self.unwrap(message)
         except ProtocolError as error:
             raise Violation(f"undecodable message: {error}") from error
         stream_id = envelope.get("stream")
@@ -436,11 +440,6 @@ class Connection:
 
     # Sending
 
-    @property
-    def can_open(self) -> bool:
-        """Whether neither side has said goaway and an id is left."""
-        return not (self.goaway_sent or self.goaway_received or self._next_id > MAX_STREAM_ID)
-
     def fits_one_frame(self, encoded: str | bytes) -> bool:
         """Whether a payload counts as small for the send limits: its envelope is allowed for."""
         return len(encoded) <= self._cap - min(ENVELOPE_BYTES, self._cap // 2)
@@ -450,36 +449,51 @@ class Connection:
         encoded: str | bytes,
         headers: Mapping[str, Any] | None = None,
         end: bool = False,
+        *,
+        first: bool = False,
     ) -> LiveStream:
         """Open a stream: take the next id and queue its `open`.
 
+        Args:
+            encoded: The encoded payload.
+            headers: The application's.
+            end: Whether nothing follows from this side.
+            first: Put it before everything else, which is for the hello of a connection that has sent nothing.
+
         Raises:
+            ConnectionLost: The socket is gone.
             ConnectionGoingAway: After a goaway of either side, or when all ids are used up.
             ProtocolError: The headers alone break the cap.
             Exception: Whatever the codec raises for the headers.
         """
         while True:
-            if not self.can_open:
-                raise ConnectionGoingAway(self._why_not())
+            self._check_openable()
             stream_id = self._next_id
             item, size = self._pack("open", stream_id, encoded, headers, end, None)
             # A codec of the application's may have switched, and another greenlet have taken the id.
-            if self._next_id == stream_id and self.can_open:
+            if self._next_id == stream_id:
                 break
+        self._check_openable()
         self._next_id = stream_id + 2
         self._highest_local = stream_id
         live = LiveStream(stream_id, True, StreamState.HALF_CLOSED_LOCAL if end else StreamState.OPEN)
         self.streams[stream_id] = live
         live.lane.open_unsent = True
-        self.lanes.put(live.lane, item, size)
+        if first:
+            self.lanes.put_first(live.lane, item, size)
+        else:
+            self.lanes.put(live.lane, item, size)
         return live
 
-    def _why_not(self) -> str:
+    def _check_openable(self) -> None:
+        if self.dead:
+            raise ConnectionLost("the connection is gone")
         if self.goaway_received:
-            return "the remote is going away; open the stream on another connection"
+            raise ConnectionGoingAway("the remote is going away; open the stream on another connection")
         if self.goaway_sent:
-            return "this end is going away"
-        return f"all stream ids up to {MAX_STREAM_ID} are used up; dial again"
+            raise ConnectionGoingAway("this end is going away")
+        if self.ids_used_up:
+            raise ConnectionGoingAway(f"all stream ids up to {MAX_STREAM_ID} are used up; dial again")
 
     @property
     def ids_used_up(self) -> bool:
@@ -651,6 +665,7 @@ class Connection:
         Returns:
             The streams that were live.
         """
+        self.dead = True
         lost = list(self.streams.values())
         for live in lost:
             self._close(live)

@@ -55,6 +55,7 @@ class Lanes:
         self.whole_bytes = 0
         #: Resets of streams of the remote's that have not left yet: what a remote that does not read piles up here.
         self.owed_resets = 0
+        self._has_leader = False
         self._control: deque[bytes] = deque()
         self._whole: deque[Lane] = deque()
         self._bulk: deque[Lane] = deque()
@@ -97,6 +98,11 @@ class Lanes:
             self.whole_bytes += size
         if len(items) == 1:
             (self._whole if whole else self._bulk).append(lane)
+
+    def put_first(self, lane: Lane, item: bytes | Splitter, size: int) -> None:
+        """Queue what must leave before everything else, connection-level frames included; only on empty lanes."""
+        self._has_leader = True
+        self.put(lane, item, size)
 
     def put_reset(self, lane: Lane, message: bytes, *, owed: bool) -> None:
         """Queue the reset that ends its stream; `owed` where the remote opened that."""
@@ -141,6 +147,7 @@ class Lanes:
         for lane in (*self._whole, *self._bulk):
             lane.items.clear()
             lane.queued_bytes = 0
+        self._has_leader = False
         self._control.clear()
         self._whole.clear()
         self._bulk.clear()
@@ -148,11 +155,20 @@ class Lanes:
 
     def take_batch(self) -> tuple[list[bytes], list[Lane]]:
         """The messages that are to leave next, and the lanes in which a fragment could not be built (`Lane.failure`)."""
-        batch = list(self._control)
+        batch: list[bytes] = []
+        failed: list[Lane] = []
+        if self._has_leader:
+            self._has_leader = False
+            # The least room there is: exactly one frame of the one lane.
+            if self._whole:
+                self._take_whole(batch, 1)
+            elif self._bulk:
+                self._take_fragments(batch, 0, failed)
+        batch.extend(self._control)
         self._control.clear()
         room = BATCH_BYTES - sum(map(len, batch))
-        room = self._take_whole(batch, room)
-        failed: list[Lane] = []
+        if self._whole:
+            room = self._take_whole(batch, room)
         if self._bulk:
             self._take_fragments(batch, room, failed)
         return batch, failed

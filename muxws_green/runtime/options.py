@@ -36,6 +36,17 @@ def checked_seconds(name: str, value: float | None, *, allow_none: bool = False)
     return float(value)
 
 
+def deadline(clock: IClock, timeout: float | None) -> float | None:
+    """The clock's time at which a wait of `timeout` seconds from now ends; None for one without an end.
+
+    Raises:
+        ValueError: As `checked_seconds`.
+    """
+    if timeout is None or checked_seconds("timeout", timeout) == math.inf:
+        return None
+    return clock.now() + timeout
+
+
 def checked_count(name: str, value: int) -> int:
     """`value` as a positive whole number.
 

@@ -1,33 +1,52 @@
 """Greenlets that wait for something on a connection.
 
-A wait can end by a wake-up, by its deadline, or by whatever somebody throws into it: the caller's own `gevent.Timeout`,
-a kill. The last comes out as that same object. Nobody is ever lost in a list: leaving, however, takes the waiter off.
+A wait ends by a wake-up, by its deadline, or by whatever somebody throws into it: the caller's own `gevent.Timeout`, a
+kill. The last comes out as that same object. Leaving a wait, however, takes its greenlet off every list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from gevent import getcurrent
 from gevent.hub import Hub, Waiter
+from greenlet import greenlet
 
-if TYPE_CHECKING:
-    from muxws_green.interfaces import IClock
+from muxws_green.interfaces import IClock
+
+
+class Parking:
+    """What the waits on one connection share: the hub, the clock, and who is waiting.
+
+    Args:
+        hub: The hub of all the greenlets.
+        clock: Measures deadlines.
+    """
+
+    __slots__ = ("hub", "clock", "parked", "on_park")
+
+    def __init__(self, hub: Hub, clock: IClock) -> None:
+        self.hub = hub
+        self.clock = clock
+        #: Greenlets of the application's that wait for something that only reading can bring.
+        self.parked: set[greenlet] = set()
+        #: Called when another one has been added; None: nobody wants to know.
+        self.on_park: Callable[[], None] | None = None
 
 
 class WaitList:
     """The greenlets that wait for one thing, oldest first.
 
     Args:
-        hub: The hub of all of them.
-        clock: Measures their deadlines.
+        parking: The connection's.
+        counted: Whether those who wait here are the application's, and wait for the remote.
     """
 
-    __slots__ = ("_hub", "_clock", "_waiters")
+    __slots__ = ("_parking", "_counted", "_waiters")
 
-    def __init__(self, hub: Hub, clock: IClock) -> None:
-        self._hub = hub
-        self._clock = clock
+    def __init__(self, parking: Parking, *, counted: bool = True) -> None:
+        self._parking = parking
+        self._counted = counted
         self._waiters: list[Waiter[bool]] = []
 
     def __bool__(self) -> bool:
@@ -43,21 +62,28 @@ class WaitList:
         Returns:
             False where the time came first.
         """
-        waiter: Waiter[bool] = Waiter(self._hub)
+        parking = self._parking
+        current = getcurrent()
+        if current is parking.hub:
+            raise RuntimeError("a callback of the hub must not wait; spawn a greenlet")
+        waiter: Waiter[bool] = Waiter(parking.hub)
         waiters = self._waiters
         waiters.append(waiter)
-        if until is None:
-            try:
-                return waiter.get()
-            finally:
-                if waiter in waiters:
-                    waiters.remove(waiter)
-        delay = until - self._clock.now()
-        timer = self._clock.call_later(delay if delay > 0 else 0.0, lambda: waiter.switch(False))
+        timer = None
         try:
+            if self._counted:
+                parking.parked.add(current)
+                if parking.on_park is not None:
+                    parking.on_park()
+            if until is not None:
+                delay = until - parking.clock.now()
+                timer = parking.clock.call_later(delay if delay > 0 else 0.0, lambda: waiter.switch(False))
             return waiter.get()
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
+            if self._counted:
+                parking.parked.discard(current)
             if waiter in waiters:
                 waiters.remove(waiter)
 
@@ -65,7 +91,7 @@ class WaitList:
         """Let everybody who waits now run, in the hub's next turn."""
         waiters = self._waiters
         if waiters:
-            run_callback: Callable[..., object] = self._hub.loop.run_callback
+            run_callback = self._parking.hub.loop.run_callback
             for waiter in waiters:
                 run_callback(waiter.switch, True)
             self._waiters = []
@@ -74,5 +100,5 @@ class WaitList:
         """Let the one who has waited longest run. False where nobody waits."""
         if not self._waiters:
             return False
-        self._hub.loop.run_callback(self._waiters.pop(0).switch, True)
+        self._parking.hub.loop.run_callback(self._waiters.pop(0).switch, True)
         return True

@@ -1,0 +1,77 @@
+"""How a peer tells the application that a socket is gone: `CloseReason`, and callbacks that hold up nobody."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gevent import Greenlet, getcurrent
+
+logger = logging.getLogger("muxws.peer")
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReason:
+    """Why a socket ended.
+
+    Args:
+        code: The WebSocket close code: the remote's, 1005 for an empty close frame, 1006 where there was none or the
+            heartbeat declared death, 1000 for our own `close()`, 1002 for a violation found here.
+        reason: The text beside it.
+        was_clean: Whether the code is 1000.
+        will_retry: Whether another connection will be tried. At most one report of a peer says False.
+    """
+
+    code: int
+    reason: str
+    was_clean: bool
+    will_retry: bool = False
+
+
+class Callbacks:
+    """Runs an application's callbacks one after another in a greenlet of its own.
+
+    Args:
+        name: Gives the name of the greenlet.
+    """
+
+    def __init__(self, name: Callable[[], str]) -> None:
+        self._name = name
+        self._pending: deque[Callable[[], object]] = deque()
+        self._greenlet: Greenlet | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is such a callback."""
+        return self._greenlet is not None and getcurrent() is self._greenlet
+
+    def add(self, callback: Callable[[], object]) -> None:
+        """Run `callback` after those before it. Never switches."""
+        self._pending.append(callback)
+        if self._greenlet is None:
+            self._greenlet = Greenlet(self._run)
+            self._greenlet.name = self._name()
+            self._greenlet.start()
+
+    def _run(self) -> None:
+        try:
+            while self._pending:
+                guarded(self._pending.popleft())
+        finally:
+            self._greenlet = None
+            if self._pending:
+                # A callback ended this greenlet, by a kill or worse; those behind it still run.
+                self.add(self._pending.popleft())
+
+
+def guarded(callback: Callable[[], object]) -> None:
+    """Call a callback of the application's; what it raises is logged and changes nothing."""
+    try:
+        callback()
+    except (KeyboardInterrupt, SystemExit):
+        # These are addressed to the program.
+        raise
+    except BaseException:  # a stray gevent.Timeout is no Exception, and no reason to lose the callbacks behind it
+        logger.exception("muxws: the callback %r raised", callback)

@@ -1,0 +1,149 @@
+"""What an application hangs on a peer: frame observers and header interceptors (PROTOCOL §9).
+
+They belong to the peer, not to one of its sockets. They run where frames pass, so they must not block; what they raise
+never costs more than the call, or the log line, that it belongs to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from muxws_green.protocol.frames import FRAME_TYPES, Frame, from_mapping
+from muxws_green.runtime.stream import checked_metadata
+
+if TYPE_CHECKING:
+    from muxws_green.runtime.stream import Stream
+
+frame_logger = logging.getLogger("muxws.frames")
+logger = logging.getLogger("muxws.peer")
+
+FrameHook = Callable[[str, Frame, int], object]
+OpenInterceptor = Callable[[dict[str, Any], Any], object]
+ReplyHeadersInterceptor = Callable[[dict[str, Any], "Stream"], object]
+IncomingHeadersInterceptor = Callable[[Mapping[str, Any], "Stream"], object]
+
+#: Handlers whose discarded return value is remembered as logged.
+MAX_REMEMBERED = 64
+
+
+class Hooks:
+    """The observers and interceptors of one peer."""
+
+    def __init__(self) -> None:
+        self._frames: list[FrameHook] = []
+        self._open: dict[object, OpenInterceptor] = {}
+        self._reply: dict[object, ReplyHeadersInterceptor] = {}
+        self._incoming: dict[object, IncomingHeadersInterceptor] = {}
+        self._discards: set[int] = set()
+
+    def on_frame(self, hook: FrameHook) -> None:
+        """Call `hook(direction, frame, byte_length)` for every frame."""
+        self._frames.append(hook)
+
+    def intercept_open(self, interceptor: OpenInterceptor) -> Callable[[], None]:
+        """Register for the headers of streams opened here."""
+        return _register(self._open, interceptor)
+
+    def intercept_reply_headers(self, interceptor: ReplyHeadersInterceptor) -> Callable[[], None]:
+        """Register for the leading headers of answers sent here."""
+        return _register(self._reply, interceptor)
+
+    def intercept_incoming_headers(self, interceptor: IncomingHeadersInterceptor) -> Callable[[], None]:
+        """Register for the leading headers that the remote sends."""
+        return _register(self._incoming, interceptor)
+
+    @property
+    def watching(self) -> bool:
+        """Whether anybody looks at frames at this moment."""
+        return bool(self._frames) or frame_logger.isEnabledFor(logging.DEBUG)
+
+    def frame(self, connection_id: str, direction: str, envelope: Mapping[str, Any], byte_length: int) -> None:
+        """Show one frame to the observers and to the log."""
+        frame = from_mapping(dict(envelope))
+        for hook in list(self._frames):
+            try:
+                hook(direction, frame, byte_length)
+            except Exception:  # a hook's failure changes nothing on the connection
+                logger.exception("muxws conn=%s an on_frame hook raised", connection_id)
+        if frame_logger.isEnabledFor(logging.DEBUG):
+            frame_logger.debug(frame_line(connection_id, direction, frame, byte_length))
+
+    def open_headers(self, headers: Mapping[str, Any] | None, payload: Any) -> dict[str, Any] | None:
+        """The headers of an `open` as the interceptors leave them; None where there are none."""
+        return self._outgoing(self._open, headers, payload)
+
+    def reply_headers(self, headers: Mapping[str, Any] | None, stream: Stream) -> dict[str, Any] | None:
+        """The leading headers of an answer as the interceptors leave them; None where there are none."""
+        return self._outgoing(self._reply, headers, stream)
+
+    def _outgoing(
+        self, interceptors: dict[object, Any], headers: Mapping[str, Any] | None, about: Any
+    ) -> dict[str, Any] | None:
+        copied = checked_metadata("headers", headers)
+        if not interceptors:
+            return copied
+        working = copied if copied is not None else {}
+        for interceptor in list(interceptors.values()):
+            interceptor(working, about)
+        if not working and headers is None:
+            return None
+        return checked_metadata("headers", working)
+
+    def incoming_headers(self, connection_id: str, headers: Mapping[str, Any] | None, stream: Stream) -> None:
+        """Show the remote's leading headers, an empty mapping where it sent none."""
+        if not self._incoming:
+            return
+        view = MappingProxyType(dict(headers or {}))
+        for interceptor in list(self._incoming.values()):
+            try:
+                interceptor(view, stream)
+            except Exception:  # runs in the reader: logged only, as PROTOCOL §9 says
+                logger.exception(
+                    "muxws conn=%s stream=%s an incoming headers interceptor raised", connection_id, stream.id
+                )
+
+    def result_discarded(self, handler: object, result: object) -> None:
+        """Log once per handler that what it returned went nowhere."""
+        if id(handler) not in self._discards and len(self._discards) < MAX_REMEMBERED:
+            self._discards.add(id(handler))
+            logger.warning(
+                "muxws: the on_stream handler %r returned a %s, which is discarded; answer with stream.reply()",
+                handler,
+                type(result).__name__,
+            )
+
+
+def _register(entries: dict[object, Any], entry: Any) -> Callable[[], None]:
+    token = object()
+    entries[token] = entry
+
+    def remove() -> None:
+        entries.pop(token, None)
+
+    return remove
+
+
+def frame_line(connection_id: str, direction: str, frame: Frame, byte_length: int) -> str:
+    """The log line of one frame, never with payload contents (PROTOCOL §9)."""
+    # An unknown type is the remote's own text: shown as repr, so that it cannot forge a line.
+    kind = frame.type if frame.type in FRAME_TYPES else repr(frame.type)[:32]
+    parts = [f"muxws conn={connection_id} dir={direction} type={kind:<6}"]
+    if frame.stream is not None:
+        parts.append(f"stream={frame.stream}")
+    if frame.type in ("open", "data"):
+        parts.append(f"end={int(frame.end)}")
+    parts.append(f"bytes={byte_length}")
+    if frame.fragment is not None:
+        parts.append(f"frag={'more' if frame.more else 'last'}")
+    if frame.headers:
+        parts.append(f"headers={len(frame.headers)}")
+    if frame.code is not None:
+        parts.append(f"code={frame.code}")
+    if frame.last_stream is not None:
+        parts.append(f"last={frame.last_stream}")
+    if frame.reason:
+        parts.append(f"reason={frame.reason!r}")
+    return " ".join(parts)

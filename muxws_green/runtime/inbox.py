@@ -1,0 +1,159 @@
+"""What has arrived on one stream and has not been consumed, and what all of that together may weigh (DESIGN §5)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from gevent import getcurrent
+from greenlet import greenlet
+
+from muxws_green.errors import StreamReset
+from muxws_green.runtime.waiting import Parking, WaitList
+
+#: How many times the soft limit the hard one is.
+HARD_FACTOR = 4
+
+
+class Inbox:
+    """The receiving half of a stream.
+
+    Args:
+        intake: The connection's.
+        refuse: Ends the stream for what it holds: called with the reason.
+    """
+
+    __slots__ = ("items", "held_bytes", "dropping", "ended", "error", "waiters", "taker", "_intake", "refuse")
+
+    def __init__(self, intake: Intake, refuse: Callable[[str], None]) -> None:
+        self._intake = intake
+        self.refuse = refuse
+        self.items: deque[tuple[Any, int]] = deque()
+        self.held_bytes = 0
+        #: True where nobody can ever ask for a payload: it is dropped on arrival.
+        self.dropping = False
+        #: The remote has ended its side.
+        self.ended = False
+        #: The reset that ended the stream.
+        self.error: StreamReset | None = None
+        self.waiters = WaitList(intake.parking)
+        #: The greenlet that took a payload last.
+        self.taker: greenlet | None = None
+
+    def deliver(self, payload: Any, size: int) -> None:
+        """A payload has arrived."""
+        if self.dropping:
+            return
+        self.items.append((payload, size))
+        self.held_bytes += size
+        self._intake.hold(self, size)
+        self.waiters.wake()
+
+    def take(self) -> Any:
+        """The oldest payload; there must be one."""
+        payload, size = self.items.popleft()
+        self.held_bytes -= size
+        self.taker = getcurrent()
+        self._intake.release(self, size)
+        return payload
+
+    def drop(self) -> None:
+        """Nobody will ask for what is here, or for what still comes."""
+        self.dropping = True
+        self.taker = None
+        if self.items:
+            self.items.clear()
+            size, self.held_bytes = self.held_bytes, 0
+            self._intake.release(self, size)
+
+    def close(self, error: StreamReset | None) -> None:
+        """Nothing more will arrive: the remote has ended (None) or the stream was reset."""
+        if error is None:
+            self.ended = True
+        elif self.error is None:
+            self.error = error
+        self.waiters.wake()
+
+
+class Intake:
+    """Everything held on one connection, and the pause that holds back the remote.
+
+    The reader pauses while the soft limit is passed, unless the greenlet that consumes the stream holding most is itself
+    waiting for something that reading must bring. A stream that keeps it there too long is ended alone.
+
+    Args:
+        parking: The connection's waits.
+        soft_bytes: Past this the reader pauses; it resumes at half.
+        pause_timeout: Seconds without progress after which the stream holding most is ended.
+    """
+
+    def __init__(self, parking: Parking, soft_bytes: int, pause_timeout: float) -> None:
+        self.parking = parking
+        self.soft_bytes = soft_bytes
+        self.hard_bytes = HARD_FACTOR * soft_bytes
+        self.pause_timeout = pause_timeout
+        self.held_bytes = 0
+        self.paused = False
+        self._holders: dict[Inbox, None] = {}
+        self._resume = WaitList(parking, counted=False)
+        self._progress = 0.0
+        self._closed = False
+
+    def hold(self, inbox: Inbox, size: int) -> None:
+        """`size` bytes more are held in `inbox`."""
+        self.held_bytes += size
+        self._holders[inbox] = None
+        if self.held_bytes > self.hard_bytes:
+            self._end_biggest(f"more than {self.hard_bytes} bytes were waiting to be consumed")
+
+    def release(self, inbox: Inbox, size: int) -> None:
+        """`size` bytes of `inbox` have been consumed or dropped."""
+        self.held_bytes -= size
+        if not inbox.held_bytes:
+            self._holders.pop(inbox, None)
+        if self.paused:
+            self._progress = self.parking.clock.now()
+            if self.held_bytes <= self.soft_bytes // 2:
+                self._resume.wake()
+
+    def pause(self) -> None:
+        """Wait while too much is held; called by the reader between reads."""
+        if self.held_bytes <= self.soft_bytes or self._is_waited_for():
+            return
+        self.paused = True
+        parking = self.parking
+        told = parking.on_park
+        parking.on_park = self._reconsider
+        self._progress = parking.clock.now()
+        try:
+            while self.held_bytes > self.soft_bytes // 2 and not self._closed and not self._is_waited_for():
+                until = self._progress + self.pause_timeout
+                if not self._resume.wait(until) and parking.clock.now() >= self._progress + self.pause_timeout:
+                    self._end_biggest(f"nothing was consumed for {self.pause_timeout} s")
+        finally:
+            self.paused = False
+            parking.on_park = told
+
+    def close(self) -> None:
+        """The connection is over: a paused reader goes on, to find that out."""
+        self._closed = True
+        self._resume.wake()
+
+    def _biggest(self) -> Inbox | None:
+        return max(self._holders, key=lambda inbox: inbox.held_bytes, default=None)
+
+    def _is_waited_for(self) -> bool:
+        """Whether the consumer of the stream holding most waits for what a pause would withhold."""
+        biggest = self._biggest()
+        return biggest is None or (biggest.taker is not None and biggest.taker in self.parking.parked)
+
+    def _reconsider(self) -> None:
+        if self._is_waited_for():
+            self._resume.wake()
+
+    def _end_biggest(self, why: str) -> None:
+        biggest = self._biggest()
+        if biggest is not None:
+            biggest.drop()
+            biggest.refuse(f"{why}; read faster, or give this stream a connection of its own")

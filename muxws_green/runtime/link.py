@@ -1,0 +1,483 @@
+"""One socket's life: its reader, its writer, and the one way in which everything about it ends.
+
+A `Peer` has one link at a time; a dialler's next socket is a new link. The reader judges what arrives and never writes;
+the writer is the only greenlet that writes bytes. Whatever ends either of them, the heartbeat or the socket goes through
+`terminate`, which runs once: its body never switches, so that no kill and no timeout can cut it in half.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gevent import Greenlet, getcurrent
+from zope.interface import implementer
+
+from muxws_green.codecs.envelopes import envelopes_of
+from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode, StreamReset
+from muxws_green.interfaces import IConnectionSink, ITransport
+from muxws_green.protocol.connection import Connection, Violation
+from muxws_green.protocol.frames import clip_utf8
+from muxws_green.protocol.streams import LiveStream
+from muxws_green.runtime.handlers import HandlerRun, StreamHandler
+from muxws_green.runtime.heartbeat import Heartbeat
+from muxws_green.runtime.home import Home
+from muxws_green.runtime.hooks import Hooks
+from muxws_green.runtime.inbox import Intake
+from muxws_green.runtime.options import Options
+from muxws_green.runtime.outlet import Outlet
+from muxws_green.runtime.pings import Pings
+from muxws_green.runtime.stats import LinkStats
+from muxws_green.runtime.stream import Stream
+from muxws_green.runtime.waiting import Parking, WaitList
+
+logger = logging.getLogger("muxws.peer")
+
+#: Seconds that the goaway of a violation has to leave, and that the remote has to answer a close frame.
+PARTING_SECONDS = 1.0
+#: Seconds that streams may take to finish on a connection that has used up its ids.
+RETIRING_SECONDS = 10.0
+#: Bytes of UTF-8 in the reason of a close frame (RFC 6455 §5.5).
+MAX_CLOSE_REASON_BYTES = 123
+
+
+@implementer(IConnectionSink)
+class Link:
+    """One open socket of a peer.
+
+    Args:
+        connection_id: Names it in logs and greenlets.
+        transport: The socket.
+        options: The peer's settings.
+        hooks: The peer's observers and interceptors.
+        home: Where it may be used.
+        dialer: Whether this end dialled.
+        stream_handler: Gives the `on_stream` handler of the moment and whether it may be stopped, or None.
+        ended: Called once, from within `terminate`, when everything has been failed and closed; must not switch.
+    """
+
+    def __init__(
+        self,
+        connection_id: str,
+        transport: ITransport,
+        options: Options,
+        hooks: Hooks,
+        home: Home,
+        *,
+        dialer: bool,
+        stream_handler: Callable[[], tuple[StreamHandler, bool] | None],
+        ended: Callable[[Link], None],
+    ) -> None:
+        self.id = connection_id
+        self.options = options
+        self.hooks = hooks
+        self.home = home
+        self.clock = options.clock
+        self.codec = options.codec
+        self.transport = transport
+        self.parking = Parking(home.hub, options.clock)
+        self.intake = Intake(self.parking, options.receive_buffer_bytes, options.receive_pause_timeout)
+        self.core = Connection(
+            options.codec,
+            envelopes_of(options.codec),
+            self,
+            dialer=dialer,
+            max_frame_bytes=options.max_frame_bytes,
+            max_payload_bytes=options.max_payload_bytes,
+            max_concurrent_streams=options.max_concurrent_streams,
+            send_buffer_bytes=options.send_buffer_bytes,
+        )
+        self.outlet = Outlet(self.parking, self.core.lanes)
+        self.pings = Pings(self.parking)
+        self.stats = LinkStats()
+        #: What ended the socket; None while it lives.
+        self.cause: ConnectionClosed | None = None
+        self._stream_handler = stream_handler
+        self._on_end = ended
+        self._reader: Greenlet | None = None
+        self._serving = False
+        self._writer: Greenlet | None = None
+        self._work = WaitList(self.parking, counted=False)
+        self._quiet = WaitList(self.parking)
+        self._over = WaitList(self.parking)
+        self._nudged = False
+        self._farewell: tuple[int, str] | None = None
+        self._farewell_sent = False
+        self._parting: ConnectionClosed | None = None
+        self._failing = False
+        self._heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
+        self.parking.on_park = self.start_reading
+        self._watch = options.clock.watch(transport.unacknowledged)
+        transport.attach(self._nudge)
+
+    def __repr__(self) -> str:
+        return f"<Link {self.id} {'open' if self.cause is None else self.cause!r}>"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the socket is open and nothing has gone wrong on it."""
+        return self.cause is None and not self._failing
+
+    # Reading
+
+    def start_reading(self) -> None:
+        """Have a greenlet of ours read, unless somebody does already."""
+        if self._serving or self.cause is not None:
+            return
+        self._serving = True
+        self.parking.on_park = None
+        self._reader = Greenlet(self._read)
+        self._reader.name = f"reader {self.id}"
+        self._reader.start()
+        self._start_heartbeat()
+
+    def serve(self) -> None:
+        """Be the reader, or wait for the one there is, until the socket is gone and all its greenlets with it."""
+        if self._serving:
+            self.wait_until_over()
+        elif self.cause is None:
+            self._serving = True
+            self.parking.on_park = None
+            self._start_heartbeat()
+            self._read()
+            # After a broken WebSocket rule there is nothing to read while the farewell leaves.
+            self.wait_until_over()
+        for greenlet in (self._reader, self._writer):
+            if greenlet is not None and greenlet is not getcurrent():
+                greenlet.join()
+
+    def wait_until_over(self) -> None:
+        """Wait until the socket is gone."""
+        while self.cause is None:
+            self._over.wait()
+
+    def _start_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.start()
+
+    def _read(self) -> None:
+        try:
+            self._read_on()
+        except ConnectionClosed as closed:
+            self._read_ended(closed)
+        except BaseException as error:
+            # Whoever killed the reader, or whatever fault of ours this is: the connection must not outlive it in silence.
+            self._crashed("reader", error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _read_on(self) -> None:
+        transport, core, stats, intake, heartbeat = self.transport, self.core, self.stats, self.intake, self._heartbeat
+        while True:
+            messages = transport.receive()
+            if self.cause is not None:
+                return
+            if heartbeat is not None:
+                heartbeat.received()
+            if self._failing:
+                continue
+            stats.frames_received += len(messages)
+            core.observer = self._show_received if self.hooks.watching else None
+            try:
+                for message in messages:
+                    core.receive(message)
+                    if self._failing:
+                        break
+            except Violation as violation:
+                self._violated(violation)
+                continue
+            if intake.held_bytes > intake.soft_bytes:
+                intake.pause()
+                if heartbeat is not None:
+                    heartbeat.resumed()
+
+    def _read_ended(self, closed: ConnectionClosed) -> None:
+        """The transport has nothing more: the remote closed, the socket died, or a WebSocket rule was broken."""
+        if closed.code in (1002, 1007, 1009) and self.transport.violated:
+            self.fail(closed, closed.code, closed.reason)
+        else:
+            self.terminate(closed)
+
+    def _violated(self, violation: Violation) -> None:
+        logger.warning("muxws conn=%s connection-level protocol error: %s", self.id, violation.reason)
+        code = violation.close_code
+        self.fail(ConnectionClosed(violation.reason, code=code, reason=violation.reason), code, violation.reason)
+
+    # Writing
+
+    def wake_writer(self) -> None:
+        """Something has been queued."""
+        if self._work:
+            self._work.wake()
+        elif self._writer is None and self.cause is None:
+            self._writer = Greenlet(self._write)
+            self._writer.name = f"writer {self.id}"
+            self._writer.start()
+
+    def _nudge(self) -> None:
+        """The transport has something of its own to write."""
+        self._nudged = True
+        self.wake_writer()
+
+    def _write(self) -> None:
+        try:
+            self._write_on()
+        except ConnectionClosed as closed:
+            self.terminate(closed)
+        except BaseException as error:
+            # As for the reader: one of two loops must not end alone.
+            self._crashed("writer", error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _write_on(self) -> None:
+        transport, core, outlet, stats = self.transport, self.core, self.outlet, self.stats
+        binary, heartbeat = self.codec.binary, self._heartbeat
+        while self.cause is None:
+            batch = core.take_batch()
+            if batch or self._nudged:
+                self._nudged = False
+                if batch and self.hooks.watching:
+                    self._show_sent(batch)
+                transport.send(batch, binary)
+                stats.frames_sent += len(batch)
+                if heartbeat is not None and batch:
+                    heartbeat.sent()
+                outlet.batch_left()
+            elif self._farewell is not None and not self._farewell_sent:
+                self._farewell_sent = True
+                transport.close(*self._farewell)
+                self._quiet.wake()
+            else:
+                self._quiet.wake()
+                self._work.wait()
+
+    def _crashed(self, who: str, error: BaseException) -> None:
+        text = f"the {who} ended with {type(error).__name__}"
+        closed = ConnectionClosed(text, code=1011, reason=text)
+        closed.__cause__ = error
+        if isinstance(error, Exception):
+            logger.error("muxws conn=%s %s", self.id, text, exc_info=error)
+        self.terminate(closed, abort_code=1011)
+
+    def _show_received(self, envelope: Mapping[str, Any], size: int) -> None:
+        self.hooks.frame(self.id, "rx", envelope, size)
+
+    def _show_sent(self, batch: list[bytes]) -> None:
+        """Show frames as the remote will see them, decoded from what is about to be written."""
+        unwrap = self.core.unwrap
+        for message in batch:
+            envelope = unwrap(message if self.codec.binary else message.decode("utf-8", "surrogatepass"))
+            self.hooks.frame(self.id, "tx", envelope, len(message))
+
+    # Opening
+
+    def open(
+        self,
+        encoded: str | bytes,
+        payload: Any,
+        headers: Mapping[str, Any] | None,
+        end: bool,
+        *,
+        first: bool = False,
+    ) -> Stream:
+        """Open a stream for which there is room; see `Connection.open`."""
+        live = self.core.open(encoded, headers, end, first=first)
+        stream = Stream(self, live, headers, payload)
+        live.owner = stream
+        self.stats.streams_opened += 1
+        self.wake_writer()
+        return stream
+
+    def retire(self) -> None:
+        """The last stream id has been taken: say goaway, let the streams finish, close."""
+        retiring = Greenlet(self.close, ResetCode.NO_ERROR, "all stream ids are used up", RETIRING_SECONDS, 1000)
+        retiring.name = f"retiring {self.id}"
+        retiring.start()
+
+    # Ending
+
+    def terminate(self, cause: ConnectionClosed, abort_code: int | None = None) -> None:
+        """The socket is over. Runs once and never switches.
+
+        Args:
+            cause: Why; gives way to a parting that had begun before.
+            abort_code: A close frame to try once, without waiting.
+        """
+        if self.cause is not None:
+            return
+        self.cause = cause = self._parting or cause
+        self._failing = True
+        self._fail_streams(cause)
+        self.pings.fail(cause)
+        self.outlet.close()
+        self.intake.close()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        self.transport.abort(abort_code)
+        self._work.wake()
+        self._quiet.wake()
+        self._over.wake()
+        self._watch.cancel()
+        self._on_end(self)
+
+    def _fail_streams(self, cause: ConnectionClosed) -> None:
+        for live in self.core.die():
+            stream: Stream = live.owner
+            error = ConnectionLost(f"connection closed: {cause}", stream_id=live.id)
+            error.__cause__ = cause
+            stream._fail(error)
+
+    def fail(self, cause: ConnectionClosed, code: int, reason: str) -> None:
+        """End the connection for a fault: streams fail at once; goaway and close frame get a second to leave.
+
+        Args:
+            cause: What is reported.
+            code: Of the close frame.
+            reason: Of goaway and close frame.
+        """
+        if not self.is_alive:
+            return
+        self._failing = True
+        self._parting = self._parting or cause
+        self._fail_streams(cause)
+        self.outlet.close()
+        self.intake.close()
+        if not self.core.goaway_sent:
+            self.core.goaway(ResetCode.PROTOCOL_ERROR, reason)
+        self._farewell = (code, clip_utf8(reason, MAX_CLOSE_REASON_BYTES))
+        self.wake_writer()
+        parting = Greenlet(self._part, cause)
+        parting.name = f"parting {self.id}"
+        parting.start()
+
+    def _part(self, cause: ConnectionClosed) -> None:
+        """Give the farewell a second to leave and the remote another to answer, then end."""
+        until = self.clock.now() + PARTING_SECONDS
+        while not self._farewell_sent and self.cause is None and self._quiet.wait(until):
+            pass
+        if self._farewell_sent:
+            self._wait_over(self.clock.now() + PARTING_SECONDS)
+        self.terminate(cause, abort_code=self._farewell[0] if self._farewell else None)
+
+    def _wait_over(self, until: float) -> None:
+        while self.cause is None and self._over.wait(until):
+            pass
+
+    def close(self, code: int, reason: str | None, drain: float, close_code: int) -> None:
+        """Goaway, wait for live streams and queued frames, close frame, and the remote's answer to it.
+
+        Args:
+            code: The goaway's.
+            reason: The goaway's and the close frame's.
+            drain: Seconds for the streams and frames.
+            close_code: The close frame's.
+        """
+        if self.cause is not None or self._failing:
+            self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
+            return
+        text = reason or ""
+        until = self.clock.now() + drain
+        self.core.goaway(code, reason)
+        self.start_reading()
+        self.wake_writer()
+        while self.is_alive and not self._is_quiet() and self._quiet.wait(until):
+            pass
+        if not self.is_alive:
+            self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
+            return
+        self._parting = ConnectionClosed(
+            text or "closed here", code=close_code, reason=text, was_clean=close_code == 1000
+        )
+        self._farewell = (close_code, clip_utf8(text, MAX_CLOSE_REASON_BYTES))
+        self.wake_writer()
+        self._part(self._parting)
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing is left to be waited for, but for streams whose handler is the caller."""
+        if self.core.lanes or not self._work:
+            return False
+        current = getcurrent()
+        for live in self.core.streams.values():
+            run = live.owner._handler
+            if run is None or run.greenlet is not current:
+                return False
+        return True
+
+    def stream_closed(self) -> None:
+        """A stream has closed: a drain or a sender may have waited for that."""
+        if self._quiet:
+            self._quiet.wake()
+        self.outlet.admit()
+
+    def handler_ended(self, live: LiveStream) -> None:
+        """The handler of a stream has ended."""
+        self.core.handler_ended(live)
+
+    def refuser(self, live: LiveStream) -> Callable[[str], None]:
+        """What ends that stream for the bytes that it holds."""
+
+        def refuse(reason: str) -> None:
+            stream: Stream | None = live.owner
+            if stream is not None:
+                stream._end_by_reset(ResetCode.CANCELLED, reason, asked=True)
+
+        return refuse
+
+    # What the protocol tells (IConnectionSink)
+
+    def opening(self, live: LiveStream, headers: dict[str, Any] | None) -> None:
+        """The remote opens a stream."""
+        stream = Stream(self, live, headers, None)
+        live.owner = stream
+        self.stats.streams_accepted += 1
+        self.hooks.incoming_headers(self.id, headers, stream)
+
+    def opened(self, live: LiveStream, payload: Any) -> None:
+        """Start the handler of a stream whose opening payload is whole."""
+        stream: Stream = live.owner
+        stream.payload = payload
+        handler = self._stream_handler()
+        if handler is None:
+            stream._end_by_reset(ResetCode.REFUSED, "no on_stream handler", asked=False)
+            return
+        run = HandlerRun(self, stream, *handler)
+        stream._handler = run
+        run.start()
+
+    def answered(self, live: LiveStream, headers: dict[str, Any] | None) -> None:
+        """The answer's first frame has arrived."""
+        stream: Stream = live.owner
+        stream._answer(headers)
+        self.hooks.incoming_headers(self.id, headers, stream)
+
+    def payload(self, live: LiveStream, payload: Any, size: int) -> None:
+        """A payload has arrived."""
+        live.owner._inbox.deliver(payload, size)
+
+    def ended(self, live: LiveStream, trailers: dict[str, Any] | None) -> None:
+        """The remote has ended a stream."""
+        live.owner._end(trailers)
+
+    def failed(self, live: LiveStream, error: StreamReset) -> None:
+        """A stream was reset by the remote, or for a fault of the remote's."""
+        self.stats.count_reset(error.code)
+        live.owner._fail(error)
+        self.wake_writer()
+
+    def pong(self, nonce: str) -> None:
+        """A pong has arrived."""
+        self.pings.settle(nonce)
+
+    def goaway(self, code: int, reason: str | None) -> None:
+        """The remote is going away."""
+        logger.info("muxws conn=%s the remote is going away (code %d): %r", self.id, code, reason)
+
+    def queued(self) -> None:
+        """An answer of the protocol's own is waiting to leave."""
+        self.wake_writer()
+
+    def report(self, text: str) -> None:
+        """Log an oddity."""
+        logger.info("muxws conn=%s %s", self.id, text)

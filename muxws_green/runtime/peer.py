@@ -1,0 +1,514 @@
+"""`Peer`: one end of a connection, as an application uses it. Both ends are of this type (PROTOCOL §1)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from gevent import Greenlet
+from gevent.event import Event
+from zope.interface import implementer
+
+from muxws_green.errors import (
+    ConnectionClosed,
+    ConnectionLost,
+    ResetCode,
+    StreamTimeout,
+)
+from muxws_green.interfaces import IPeer, ITransport
+from muxws_green.runtime.closing import Callbacks, CloseReason, guarded
+from muxws_green.runtime.handlers import StreamHandler
+from muxws_green.runtime.home import Home
+from muxws_green.runtime.hooks import (
+    FrameHook,
+    Hooks,
+    IncomingHeadersInterceptor,
+    OpenInterceptor,
+    ReplyHeadersInterceptor,
+)
+from muxws_green.runtime.identity import new_connection_id
+from muxws_green.runtime.link import Link
+from muxws_green.runtime.options import Options, checked_seconds, deadline
+from muxws_green.runtime.stats import LinkStats, Stats
+from muxws_green.runtime.stream import Stream
+from muxws_green.runtime.waitable import Waitable
+
+if TYPE_CHECKING:
+    from muxws_green.runtime.supervisor import Supervisor
+
+logger = logging.getLogger("muxws.peer")
+
+T = TypeVar("T")
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+@implementer(IPeer)
+class Peer(Waitable):
+    """One end of a connection. `connect` and `accept` make peers; applications do not.
+
+    A peer belongs to the hub and the process that made it. As a context manager it closes on leaving: own streams that
+    nobody waits for are cancelled and the rest drained; after an exception nothing is waited for. In `gevent.wait` it is
+    ready once it `is_closed`.
+
+    Attributes:
+        id: Names the present socket in logs, such as `a3f-17`; each socket has a new one.
+        tags: The application's dict; the library never reads it.
+        close_cause: The exception that ended the last socket; None while the first one lives.
+    """
+
+    def __init__(self, options: Options, *, dialer: bool) -> None:
+        self.id = new_connection_id()
+        self.tags: dict[str, Any] = {}
+        self.close_cause: ConnectionClosed | None = None
+        self._options = options
+        self._dialer = dialer
+        self._home = Home()
+        self._hooks = Hooks()
+        self._link: Link | None = None
+        self._fresh_id = True
+        self._served: Link | None = None
+        self._established = False
+        self._closing = False
+        self._handler: tuple[StreamHandler, bool] | None = None
+        self._close_callbacks: list[Callable[[CloseReason], object]] = []
+        self._reconnect_callbacks: list[Callable[[int, Peer], object]] = []
+        self._callbacks = Callbacks(lambda: f"callbacks {self.id}")
+        self._final: CloseReason | None = None
+        self._closed = Event()
+        self._supervisor: Supervisor | None = None
+        self._finish: Callable[[], Any] = list
+        self._past = LinkStats()
+        self._past_bytes = (0, 0)
+
+    def __repr__(self) -> str:
+        role = "dialer" if self._dialer else "acceptor"
+        state = "open" if self.is_open else "closed" if self.is_closed else "between sockets"
+        return f"<Peer {self.id} {role} {state}>"
+
+    # What it is
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the socket is open and, where a hello is configured, the hello acknowledged."""
+        link = self._link
+        return self._established and link is not None and link.is_alive
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is over for good: the `on_close` with `will_retry=False` has been reported."""
+        return self._final is not None
+
+    @property
+    def is_dialer(self) -> bool:
+        """Whether this end dialled; it opens odd stream ids then."""
+        return self._dialer
+
+    @property
+    def streams(self) -> Mapping[int, Stream]:
+        """The live streams by id, as they are now; read-only."""
+        link = self._link
+        if link is None:
+            return MappingProxyType({})
+        return MappingProxyType({live.id: live.owner for live in link.core.streams.values()})
+
+    @property
+    def supervisor(self) -> Supervisor | None:
+        """A dialer's reconnect schedule: `state`, `attempt`, `next_delay`, `last_error`. None for an acceptor."""
+        return self._supervisor
+
+    @property
+    def stats(self) -> Stats:
+        """The figures of this moment."""
+        link, past = self._link, self._past
+        now = link.stats if link is not None else LinkStats()
+        sent, received = self._past_bytes
+        return Stats(
+            frames_sent=past.frames_sent + now.frames_sent,
+            frames_received=past.frames_received + now.frames_received,
+            bytes_sent=sent + (link.transport.sent_bytes if link is not None else 0),
+            bytes_received=received + (link.transport.received_bytes if link is not None else 0),
+            streams_opened=past.streams_opened + now.streams_opened,
+            streams_accepted=past.streams_accepted + now.streams_accepted,
+            live_streams=len(link.core.streams) if link is not None else 0,
+            resets=dict(past.resets + now.resets),
+            queued_bytes=link.core.lanes.queued_bytes if link is not None else 0,
+            held_bytes=link.intake.held_bytes if link is not None else 0,
+            late_frames=link.core.late_frames if link is not None else 0,
+            last_round_trip=link.pings.last_round_trip if link is not None else None,
+            reconnects=self._supervisor.reconnects if self._supervisor is not None else 0,
+        )
+
+    def _done_event(self) -> Event:
+        return self._closed
+
+    # Registration
+
+    @overload
+    def on_stream(self, handler: H, *, stop: bool = True) -> H: ...
+
+    @overload
+    def on_stream(self, handler: None = None, *, stop: bool = True) -> Callable[[H], H]: ...
+
+    def on_stream(self, handler: H | None = None, *, stop: bool = True) -> H | Callable[[H], H]:
+        """Register the handler of streams that the remote opens; a decorator too.
+
+        It is called as `handler(payload, stream)`, each time in a greenlet of its own. What it raises reaches the opener as
+        RemoteError; a stream that it leaves open is ended for it. There is one handler: another replaces it and is logged.
+
+        Args:
+            handler: A plain blocking function.
+            stop: Whether a handler whose stream ends under it is stopped, by `HandlerStopped` at its next wait.
+        """
+
+        def register(function: H) -> H:
+            if self._handler is not None:
+                logger.warning("muxws conn=%s the on_stream handler is replaced by %r", self.id, function)
+            self._handler = (function, stop)
+            return function
+
+        return register if handler is None else register(handler)
+
+    def on_close(self, callback: Callable[[CloseReason], T]) -> Callable[[CloseReason], T]:
+        """Call `callback(CloseReason)` at each loss of a socket; a decorator too.
+
+        Registered on a peer that `is_closed`, it is called before this returns, with the last reason. Callbacks run one
+        after another in a greenlet of their own and may block; what they raise is logged.
+        """
+        self._close_callbacks.append(callback)
+        final = self._final
+        if final is not None:
+            guarded(lambda: callback(final))
+        return callback
+
+    def on_reconnect(self, callback: Callable[[int, Peer], T]) -> Callable[[int, Peer], T]:
+        """Call `callback(attempt, peer)` for each connection that is established again, counted from 1; a decorator too.
+
+        When it runs the hello has been acknowledged. No stream survived; open anew what is needed.
+        """
+        self._reconnect_callbacks.append(callback)
+        return callback
+
+    def on_frame(self, hook: FrameHook) -> FrameHook:
+        """Call `hook(direction, frame, byte_length)` for every frame, `"tx"` or `"rx"`; a decorator too.
+
+        It runs in the reader and the writer and must not block. What it raises is logged.
+        """
+        self._hooks.on_frame(hook)
+        return hook
+
+    def intercept_open(self, interceptor: OpenInterceptor) -> Callable[[], None]:
+        """Call `interceptor(headers, payload)` for each stream opened here; it changes `headers` in place.
+
+        One that raises fails that call, and nothing is sent. Not called for the hello.
+
+        Returns:
+            A function that removes exactly this registration.
+        """
+        return self._hooks.intercept_open(interceptor)
+
+    def intercept_reply_headers(self, interceptor: ReplyHeadersInterceptor) -> Callable[[], None]:
+        """Call `interceptor(headers, stream)` before this end's first frame on a stream of the remote's; it changes
+        `headers` in place. One that raises fails that call, and nothing is sent.
+
+        Returns:
+            A function that removes exactly this registration.
+        """
+        return self._hooks.intercept_reply_headers(interceptor)
+
+    def intercept_incoming_headers(self, interceptor: IncomingHeadersInterceptor) -> Callable[[], None]:
+        """Call `interceptor(headers, stream)` with the remote's leading headers, read-only, once for each stream.
+
+        It runs in the reader and must not block. What it raises is logged.
+
+        Returns:
+            A function that removes exactly this registration.
+        """
+        return self._hooks.intercept_incoming_headers(interceptor)
+
+    # Streams
+
+    def open(
+        self,
+        payload: Any = None,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        end: bool = False,
+        wait: bool = True,
+    ) -> Stream:
+        """Open a stream with its first payload.
+
+        Args:
+            payload: Whatever the codec can encode; None is sent as `null`.
+            headers: Metadata with str keys.
+            end: Whether this side sends nothing more.
+            wait: Whether to wait for room in the send buffer, which is done before an id is taken.
+
+        Raises:
+            ConnectionLost: There is no established connection.
+            ConnectionGoingAway: Either side is going away.
+            BlockingIOError: There is no room and `wait` is False.
+            ProtocolError: The headers alone are over the cap.
+            TypeError, ValueError: The codec cannot encode the payload or the headers.
+        """
+        return self._open(payload, headers, end, wait, None, None)
+
+    def _open(
+        self,
+        payload: Any,
+        headers: Mapping[str, Any] | None,
+        end: bool,
+        wait: bool,
+        until: float | None,
+        timeout: float | None,
+    ) -> Stream:
+        link = self._usable_link()
+        sent_headers = self._hooks.open_headers(headers, payload)
+        encoded = link.codec.encode_payload(payload)
+        return self._open_encoded(link, encoded, payload, sent_headers, end, wait, until, timeout)
+
+    def _open_encoded(
+        self,
+        link: Link,
+        encoded: str | bytes,
+        payload: Any,
+        headers: dict[str, Any] | None,
+        end: bool,
+        wait: bool,
+        until: float | None,
+        timeout: float | None,
+    ) -> Stream:
+        core = link.core
+        size = len(encoded)
+        whole = core.fits_one_frame(encoded)
+        if not wait:
+            if not core.lanes.has_room(None, size, whole):
+                raise BlockingIOError(f"no room for {size} bytes: {core.lanes.queued_bytes} bytes wait to be sent")
+        elif not link.outlet.wait_for_room(None, size, whole, until):
+            raise StreamTimeout(f"no room in the send buffer within {timeout} s")
+        if self._link is not link or not link.is_alive:
+            raise self._lost()
+        stream = link.open(encoded, payload, headers, end)
+        if core.ids_used_up:
+            link.retire()
+        return stream
+
+    def _usable_link(self) -> Link:
+        """The established connection.
+
+        Raises:
+            ConnectionLost: There is none.
+        """
+        self._home.check()
+        link = self._link
+        if link is None or not self._established or not link.is_alive:
+            raise self._lost()
+        return link
+
+    def _lost(self) -> ConnectionLost:
+        what = "the peer is closed" if self.is_closed else "the peer is between sockets; nothing is kept for the next one"
+        error = ConnectionLost(what)
+        error.__cause__ = self.close_cause
+        return error
+
+    def notify(self, payload: Any = None, *, headers: Mapping[str, Any] | None = None, wait: bool = True) -> None:
+        """Send one payload of which no answer is wanted; whatever the remote answers is discarded.
+
+        Args:
+            payload: Whatever the codec can encode.
+            headers: Metadata with str keys.
+            wait: As in `open`.
+
+        Raises:
+            MuxwsError, BlockingIOError, TypeError, ValueError: As `open`.
+        """
+        self._open(payload, headers, True, wait, None, None)._discard_answers("notify")
+
+    def request(
+        self, payload: Any = None, *, headers: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> Any:
+        """Send one payload and wait for the end of the answer, which must be exactly one payload.
+
+        Args:
+            payload: Whatever the codec can encode.
+            headers: Metadata with str keys.
+            timeout: Seconds for everything, the wait for room included; None for ever.
+
+        Returns:
+            The payload of the answer.
+
+        Raises:
+            StreamTimeout: The time has passed; the remote was told to stop.
+            RemoteError: The remote's handler raised.
+            StreamRefused: The remote did not take it; it may be tried again.
+            StreamReset: The remote ended it otherwise (`ConnectionLost` where the socket died).
+            ProtocolError: The answer was no payload, or more than one.
+            MuxwsError, TypeError, ValueError: As `open`.
+        """
+        until = deadline(self._options.clock, timeout)
+        stream = self._open(payload, headers, True, True, until, timeout)
+        return stream._collect_one(until, timeout)
+
+    # The connection
+
+    def ping(self, timeout: float = 5.0) -> float:
+        """Measure a round trip.
+
+        Args:
+            timeout: Seconds to wait.
+
+        Returns:
+            Seconds from queuing the ping to its pong.
+
+        Raises:
+            ConnectionClosed: No pong came in time (1006; the connection is left alone), or the connection ended.
+            ConnectionLost: There is no socket.
+        """
+        self._home.check()
+        checked_seconds("timeout", timeout)
+        link = self._link
+        if link is None or not link.is_alive:
+            raise self._lost()
+        nonce = link.pings.begin()
+        link.core.ping(nonce)
+        link.wake_writer()
+        return link.pings.wait(nonce, timeout)
+
+    def serve(self) -> Any:
+        """Wait until the connection is over; in an acceptor, be its reader meanwhile.
+
+        Returns:
+            In an acceptor the WSGI body that the host needs: `return peer.serve()`. In a dialer None, once it `is_closed`.
+        """
+        self._home.check()
+        if self._dialer:
+            self._closed.wait()
+            return None
+        served, self._served = self._served, None
+        if served is not None:
+            served.serve()
+        self._closed.wait()
+        finish, self._finish = self._finish, list
+        return finish()
+
+    def close(self, code: int = ResetCode.NO_ERROR, reason: str | None = None, drain: float = 10.0) -> None:
+        """Send goaway, let streams and queued frames finish, close the socket with 1000, and dial no more.
+
+        Returns when that is done; at once where it is called from a callback of this peer, and goes on in the background.
+        A stream whose handler is the caller is not waited for. Calling it again waits for the first.
+
+        Args:
+            code: The code of the goaway.
+            reason: Text for people, in goaway, close frame and `on_close`.
+            drain: Seconds that streams and frames may take; 0 for none.
+
+        Raises:
+            ValueError: `drain` is negative or NaN.
+        """
+        self._close(ws_code=1000, reason=reason, drain=drain, code=code)
+
+    def _close(self, *, ws_code: int, reason: str | None, drain: float, code: int = ResetCode.NO_ERROR) -> None:
+        self._home.check()
+        drain = checked_seconds("drain", drain) or 0.0
+        self._closing = True
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        if self._callbacks.is_current:
+            closer = Greenlet(self._close_link, ws_code, reason, drain, code)
+            closer.name = f"closer {self.id}"
+            closer.start()
+        else:
+            self._close_link(ws_code, reason, drain, code)
+
+    def _close_link(self, ws_code: int, reason: str | None, drain: float, code: int) -> None:
+        link = self._link
+        if link is not None:
+            link.close(code, reason, drain if self._established else 0.0, ws_code)
+        self._report_close(CloseReason(ws_code, reason or "", ws_code == 1000, False))
+
+    def reconnect_now(self) -> bool:
+        """End a wait between two attempts of a dialer early.
+
+        Returns:
+            Whether there was one.
+        """
+        self._home.check()
+        return self._supervisor is not None and self._supervisor.hurry()
+
+    def run_threadsafe(self, function: Callable[[], T]) -> Future[T]:
+        """Run `function()` in a greenlet of this peer's hub; the one method that other threads may call.
+
+        Returns:
+            A future; its `result()` blocks the calling thread.
+        """
+        return self._home.run_threadsafe(function)
+
+    def __enter__(self) -> Peer:
+        """Close the peer on leaving."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.close(drain=0.0)
+            return
+        for stream in self.streams.values():
+            if stream.local and stream._is_unattended():
+                stream.cancel("the peer is closing")
+        self.close()
+
+    # What links and the supervisor tell
+
+    def _attach(self, transport: ITransport) -> Link:
+        """Make a link of an open socket; it is the present one from now on."""
+        if not self._fresh_id:
+            self.id = new_connection_id()
+        self._fresh_id = False
+        link = Link(
+            self.id,
+            transport,
+            self._options,
+            self._hooks,
+            self._home,
+            dialer=self._dialer,
+            stream_handler=lambda: self._handler,
+            ended=self._link_ended,
+        )
+        self._link = link
+        if not self._dialer:
+            self._served = link
+            self._established = True
+        return link
+
+    def _link_ended(self, link: Link) -> None:
+        """From within `Link.terminate`: never switches."""
+        self._established = False
+        self._past.add(link.stats)
+        sent, received = self._past_bytes
+        self._past_bytes = (sent + link.transport.sent_bytes, received + link.transport.received_bytes)
+        self._link = None
+        cause = link.cause
+        assert cause is not None
+        self.close_cause = cause
+        supervisor = self._supervisor
+        if supervisor is not None and not supervisor.reports_losses:
+            return
+        will_retry = not self._closing and supervisor is not None and supervisor.will_retry()
+        self._report_close(CloseReason(cause.code, cause.reason, cause.was_clean, will_retry))
+
+    def _report_close(self, reason: CloseReason) -> None:
+        """Tell the `on_close` callbacks; the last time, once, with `will_retry=False`. Never switches."""
+        if self._final is not None:
+            return
+        if not reason.will_retry:
+            self._final = reason
+            self._closed.set()
+        for callback in list(self._close_callbacks):
+            self._callbacks.add(lambda callback=callback: callback(reason))  # type: ignore[misc]
+
+    def _report_reconnect(self, attempt: int) -> None:
+        for callback in list(self._reconnect_callbacks):
+            self._callbacks.add(lambda callback=callback: callback(attempt, self))  # type: ignore[misc]

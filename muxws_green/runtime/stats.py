@@ -1,0 +1,63 @@
+"""Counts of what went over a peer's sockets, for dashboards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class LinkStats:
+    """The counts that a connection keeps as it goes; the rest of `Stats` is read where it lives."""
+
+    frames_sent: int = 0
+    frames_received: int = 0
+    streams_opened: int = 0
+    streams_accepted: int = 0
+    resets: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: LinkStats) -> None:
+        """Count what another connection counted."""
+        self.frames_sent += other.frames_sent
+        self.frames_received += other.frames_received
+        self.streams_opened += other.streams_opened
+        self.streams_accepted += other.streams_accepted
+        self.resets += other.resets
+
+    def count_reset(self, code: int) -> None:
+        """One more stream ended by a reset with this code."""
+        self.resets[int(code)] += 1
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A peer's figures at one moment; `Peer.stats` makes a fresh one on each read.
+
+    Counts are over all sockets of the peer so far, the rest is of the present one.
+
+    Args:
+        frames_sent, frames_received: muxws frames.
+        bytes_sent, bytes_received: Bytes on the socket, WebSocket framing included, TLS not.
+        streams_opened, streams_accepted: Streams by who opened them.
+        live_streams: Live streams now.
+        resets: Streams ended by a reset of either side, by code.
+        queued_bytes: Encoded bytes that wait to be sent.
+        held_bytes: Encoded bytes of payloads that have arrived and were not consumed.
+        late_frames: Frames for streams that had closed here, ignored.
+        last_round_trip: Seconds of the last answered `ping()` or heartbeat; None before.
+        reconnects: How many times the connection was established again.
+    """
+
+    frames_sent: int
+    frames_received: int
+    bytes_sent: int
+    bytes_received: int
+    streams_opened: int
+    streams_accepted: int
+    live_streams: int
+    resets: dict[int, int]
+    queued_bytes: int
+    held_bytes: int
+    late_frames: int
+    last_round_trip: float | None
+    reconnects: int

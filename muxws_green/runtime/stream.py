@@ -1,0 +1,461 @@
+"""`Stream`: one independent, cancellable, two-way exchange of payloads, as blocking code uses it (PROTOCOL §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from gevent.event import Event
+from zope.interface import implementer
+
+from muxws_green.errors import (
+    ProtocolError,
+    ResetCode,
+    StreamAlreadyConsumed,
+    StreamClosed,
+    StreamReset,
+    StreamTimeout,
+    error_for_reset,
+)
+from muxws_green.interfaces import IStream
+from muxws_green.protocol.frames import ABSENT
+from muxws_green.protocol.states import LIVE, StreamState
+from muxws_green.protocol.streams import LiveStream
+from muxws_green.runtime.inbox import Inbox
+from muxws_green.runtime.options import deadline
+from muxws_green.runtime.waitable import Waitable
+
+if TYPE_CHECKING:
+    from muxws_green.runtime.handlers import HandlerRun
+    from muxws_green.runtime.link import Link
+
+
+@implementer(IStream)
+class Stream(Waitable):
+    """One exchange with the other end. Made by `Peer.open` and handed to `on_stream` handlers; never by applications.
+
+    A stream has one consumer: the first of `result()` and iteration (or `receive()`) claims it. Leaving an iteration
+    early, or a `with` over the stream while it is live, cancels it. In `gevent.wait` it is ready once it is closed.
+
+    Attributes:
+        id: The id on the wire; odd where the dialer opened it.
+        headers: The opener's headers, the same at both ends; empty where there were none.
+        reply_headers: The answering side's leading headers; final once `reply_headers_arrived` is set.
+        payload: The opening payload.
+        trailers: What the remote sent with its end; None before that, or without any.
+    """
+
+    def __init__(self, link: Link, live: LiveStream, headers: Mapping[str, Any] | None, payload: Any) -> None:
+        self._link = link
+        self._live = live
+        self.id = live.id
+        self.headers: dict[str, Any] = dict(headers) if headers else {}
+        self.reply_headers: dict[str, Any] = {}
+        self.payload = payload
+        self.trailers: dict[str, Any] | None = None
+        self._inbox = Inbox(link.intake, link.refuser(live))
+        self._claim = ""
+        self._iterated = False
+        self._first: Any = ABSENT
+        self._answer_seen = False
+        self._closed: Event | None = None
+        self._replied: Event | None = None
+        self._handler: HandlerRun | None = None
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.id} {self.state.value} of {self._link.id}>"
+
+    @property
+    def state(self) -> StreamState:
+        """Where the stream stands, from this end."""
+        return self._live.state
+
+    @property
+    def local(self) -> bool:
+        """Whether this end opened it."""
+        return self._live.local
+
+    @property
+    def closed(self) -> Event:
+        """Set when the stream is closed: both sides have ended, it was reset, or the socket died."""
+        if self._closed is None:
+            self._closed = Event()
+            if self._live.state not in LIVE:
+                self._closed.set()
+        return self._closed
+
+    @property
+    def reply_headers_arrived(self) -> Event:
+        """Set when `reply_headers` are final: at the answer's first frame, or when the stream closes."""
+        if self._replied is None:
+            self._replied = Event()
+            if self._answer_seen or self._live.state not in LIVE:
+                self._replied.set()
+        return self._replied
+
+    def _done_event(self) -> Event:
+        return self.closed
+
+    # Sending
+
+    def send(self, payload: Any, *, end: bool = False, headers: Mapping[str, Any] | None = None) -> None:
+        """Send one payload; wait while there is no room for it, which is how a slow remote slows its sender.
+
+        Args:
+            payload: Whatever the codec can encode.
+            end: Whether this is the last frame of this side.
+            headers: Only on the answering side's first frame.
+
+        Raises:
+            StreamClosed: This side, or the whole stream, has ended normally.
+            StreamReset: The stream was reset (`ConnectionLost` where the socket died).
+            ProtocolError: Headers after the first frame, or over the cap by themselves.
+            TypeError, ValueError: The codec cannot encode the payload; nothing is sent and the stream lives on.
+        """
+        self._check_sendable()
+        link = self._link
+        encoded = link.codec.encode_payload(payload)
+        whole = link.core.fits_one_frame(encoded)
+        self._wait_for_room(len(encoded), whole)
+        self._queue(encoded, headers, end, None)
+
+    def end(
+        self,
+        payload: Any = ABSENT,
+        *,
+        trailers: Mapping[str, Any] | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """End this side. Without a payload it never waits.
+
+        Args:
+            payload: A last payload; ABSENT for none.
+            trailers: Metadata after the body.
+            headers: Only on the answering side's first frame.
+
+        Raises:
+            StreamClosed: This side has ended before.
+            StreamReset: The stream was reset.
+            ProtocolError: Headers after the first frame; headers or trailers over the cap by themselves.
+            TypeError, ValueError: The codec cannot encode the payload or the trailers.
+        """
+        self._check_sendable()
+        encoded = None
+        if payload is not ABSENT:
+            encoded = self._link.codec.encode_payload(payload)
+            self._wait_for_room(len(encoded), self._link.core.fits_one_frame(encoded))
+        self._queue(encoded, headers, True, trailers)
+
+    def reply(
+        self,
+        payload: Any,
+        *,
+        trailers: Mapping[str, Any] | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """The only payload of an answer and its end; otherwise as `end`."""
+        self.end(payload, trailers=trailers, headers=headers)
+
+    def send_headers(self, headers: Mapping[str, Any]) -> None:
+        """Announce this side's leading headers before there is a payload; only as its first frame.
+
+        Raises:
+            ProtocolError: This side has sent a frame already.
+            StreamClosed, StreamReset: As `send`.
+        """
+        self._check_sendable()
+        self._queue(None, headers, False, None)
+
+    def _check_sendable(self) -> None:
+        self._link.home.check()
+        error = self._inbox.error
+        if error is not None:
+            raise error.clone()
+        if self._live.state not in (StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE):
+            raise StreamClosed(f"stream {self.id} has ended on this side; nothing more can be sent on it")
+
+    def _wait_for_room(self, size: int, whole: bool) -> None:
+        try:
+            self._link.outlet.wait_for_room(self._live.lane, size, whole, None)
+        except BaseException:
+            self._cancel_if_live("the sender was interrupted")
+            raise
+
+    def _queue(
+        self,
+        encoded: str | bytes | None,
+        headers: Mapping[str, Any] | None,
+        end: bool,
+        trailers: Mapping[str, Any] | None,
+    ) -> None:
+        link = self._link
+        live = self._live
+        answers = not live.answered
+        if answers:
+            headers = link.hooks.reply_headers(headers, self)
+        if headers is not None or trailers is not None:
+            headers, trailers = checked_metadata("headers", headers), checked_metadata("trailers", trailers)
+        self._check_sendable()
+        link.core.send(live, encoded, headers, end, trailers)
+        if answers:
+            self._answer(headers)
+        link.wake_writer()
+        if live.state is StreamState.CLOSED:
+            self._finish()
+
+    # Ending early
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Tell the remote to stop: `reset(CANCELLED)`. Takes the place of what is still queued on this stream.
+
+        Args:
+            reason: Text for people; cut to 1,000 bytes.
+        """
+        self.reset(ResetCode.CANCELLED, reason)
+
+    def reset(self, code: int, reason: str | None = None) -> None:
+        """End both directions at once, without waiting; nothing on a closed stream.
+
+        Args:
+            code: A `ResetCode` other than CONNECTION_CLOSED.
+            reason: Text for people; cut to 1,000 bytes.
+
+        Raises:
+            ProtocolError: A code that may not be sent.
+        """
+        self._link.home.check()
+        if code == ResetCode.CONNECTION_CLOSED or isinstance(code, bool) or code not in _CODES:
+            raise ProtocolError(f"{code!r} is not a reset code that may be sent")
+        self._end_by_reset(code, reason, asked=True)
+
+    def _end_by_reset(self, code: int, reason: str | None, *, asked: bool, payload: Any = ABSENT) -> None:
+        live = self._live
+        if live.state not in LIVE:
+            return
+        link = self._link
+        link.core.reset(live, code, reason, asked=asked, payload=payload)
+        link.wake_writer()
+        error = error_for_reset(code, reason, stream_id=self.id, payload=None if payload is ABSENT else payload)
+        self._fail(error)
+
+    def _cancel_if_live(self, reason: str) -> None:
+        self._end_by_reset(ResetCode.CANCELLED, reason, asked=True)
+
+    def __enter__(self) -> Stream:
+        """Cancel the stream on leaving if it is still live."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cancel_if_live("left by its user")
+
+    # Receiving
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The first payload, as soon as it is there; the same again on each call. What follows it is dropped.
+
+        Args:
+            timeout: Seconds to wait; None for ever, 0 not at all.
+
+        Raises:
+            StreamTimeout: The time has passed; the remote was told to stop.
+            StreamReset: The stream was reset before this was first called, or while it waited.
+            ProtocolError: The remote ended without a payload.
+            StreamAlreadyConsumed: The stream is being iterated.
+        """
+        until = self._claim_for("result", timeout)
+        if self._first is not ABSENT:
+            return self._first
+        inbox = self._inbox
+        if inbox.error is not None:
+            raise inbox.error.clone()
+        while True:
+            if self._first is not ABSENT:
+                return self._first
+            if inbox.items:
+                self._first = inbox.take()
+                inbox.drop()
+                return self._first
+            self._raise_if_over("ended without a payload")
+            if not self._wait(until) and not self._has_news():
+                self._expire(timeout)
+
+    def receive(self, timeout: float | None = None) -> Any:
+        """The next payload.
+
+        Args:
+            timeout: Seconds to wait; None for ever. 0 polls: where nothing has arrived StreamTimeout is raised and
+                the stream goes on.
+
+        Raises:
+            StreamTimeout: The time has passed; the remote was told to stop (not by a poll).
+            StreamClosed: The remote has ended and everything was received.
+            StreamReset: The stream was reset; raised after everything that had arrived.
+            StreamAlreadyConsumed: `result()` has been called.
+        """
+        until = self._claim_for("iteration", timeout)
+        inbox = self._inbox
+        while not inbox.items:
+            if inbox.error is not None:
+                raise inbox.error.clone()
+            if inbox.ended:
+                raise StreamClosed(f"stream {self.id} has ended; there are no more payloads")
+            if timeout == 0:
+                raise StreamTimeout(f"stream {self.id}: no payload has arrived yet", stream_id=self.id)
+            if not self._wait(until) and not self._has_news():
+                self._expire(timeout)
+        return inbox.take()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Every payload until the remote ends. Ends by raising where the stream was reset, never as if complete.
+
+        Raises:
+            StreamAlreadyConsumed: The stream has been claimed by `result()` or another iteration.
+        """
+        self._claim_for("iteration", None)
+        if self._iterated:
+            raise StreamAlreadyConsumed(f"stream {self.id} is being iterated already; two would share its payloads out")
+        self._iterated = True
+        return self._iterate()
+
+    def _iterate(self) -> Iterator[Any]:
+        inbox = self._inbox
+        try:
+            while True:
+                if inbox.items:
+                    yield inbox.take()
+                elif inbox.error is not None:
+                    raise inbox.error.clone()
+                elif inbox.ended:
+                    return
+                else:
+                    self._wait(None)
+        finally:
+            # Not over: it was left by break, by an exception or by the garbage collector, in whichever thread that ran.
+            if not (inbox.ended or inbox.error):
+                if self._link.home.here:
+                    self._cancel_if_live("the iteration was left")
+                else:
+                    self._link.home.hub.loop.run_callback_threadsafe(self._cancel_if_live, "the iteration was left")
+
+    def _collect_one(self, until: float | None, timeout: float | None) -> Any:
+        """What `Peer.request` returns: exactly one payload, when the remote has ended."""
+        self._claim = "request"
+        inbox = self._inbox
+        while True:
+            if len(inbox.items) > 1:
+                self._end_by_reset(ResetCode.PROTOCOL_ERROR, "a request takes exactly one payload", asked=True)
+                inbox.drop()
+                raise ProtocolError(f"stream {self.id}: the remote answered a request with more than one payload")
+            if inbox.ended and inbox.items and inbox.error is None:
+                return inbox.take()
+            self._raise_if_over("was answered without a payload")
+            if not self._wait(until) and not (inbox.ended or inbox.error or len(inbox.items) > 1):
+                self._expire(timeout)
+
+    def _raise_if_over(self, how: str) -> None:
+        inbox = self._inbox
+        if inbox.error is not None:
+            raise inbox.error.clone()
+        if inbox.ended:
+            raise ProtocolError(f"stream {self.id} {how}")
+
+    def _claim_for(self, use: str, timeout: float | None) -> float | None:
+        """Claim the stream, check the caller and the timeout; return the clock's time at which to give up."""
+        self._link.home.check()
+        if self._claim != use:
+            if self._claim:
+                raise StreamAlreadyConsumed(f"stream {self.id} is consumed by {self._claim}; it has one consumer")
+            self._claim = use
+        return None if timeout is None else deadline(self._link.clock, timeout)
+
+    def _wait(self, until: float | None) -> bool:
+        """Wait for something to arrive; False where the time came first."""
+        try:
+            return self._inbox.waiters.wait(until)
+        except BaseException:
+            self._cancel_if_live("the consumer was interrupted")
+            raise
+
+    def _wait_closed(self, until: float) -> None:
+        """Wait until the stream is closed, or the clock's time `until`."""
+        while self.state in LIVE and self._wait(until):
+            pass
+
+    def _has_news(self) -> bool:
+        inbox = self._inbox
+        return bool(inbox.items or inbox.error or inbox.ended)
+
+    def _expire(self, timeout: float | None) -> NoReturn:
+        self._end_by_reset(ResetCode.TIMEOUT, f"no answer within {timeout} s", asked=True)
+        raise StreamTimeout(f"stream {self.id} was not answered within {timeout} s", stream_id=self.id)
+
+    def _is_unattended(self) -> bool:
+        """Whether nobody waits on it or iterates it, and it is no `notify`, whose answer nobody wanted."""
+        return self._claim not in ("notify", "request") and not self._inbox.waiters and not self._iterated
+
+    def _discard_answers(self, use: str) -> None:
+        """Nobody will ask for what the remote answers."""
+        self._claim = use
+        self._inbox.drop()
+
+    # What the connection tells
+
+    def _answer(self, headers: Mapping[str, Any] | None) -> None:
+        """The answering side's first frame has been sent or received."""
+        self._answer_seen = True
+        if headers is not None:
+            self.reply_headers = dict(headers)
+        if self._replied is not None:
+            self._replied.set()
+
+    def _end(self, trailers: dict[str, Any] | None) -> None:
+        self.trailers = trailers
+        self._inbox.close(None)
+        if self._live.state is StreamState.CLOSED:
+            self._finish()
+
+    def _fail(self, error: StreamReset) -> None:
+        self._inbox.close(error)
+        self._finish()
+        if self._handler is not None:
+            self._handler.stop(error)
+
+    def _finish(self) -> None:
+        self._live.owner = None
+        if self._closed is not None:
+            self._closed.set()
+        if self._replied is not None:
+            self._replied.set()
+        self._link.stream_closed()
+
+    def __del__(self) -> None:
+        inbox = self._inbox
+        if inbox.items:
+            # Nobody can ask for these any more. The collector may run in any thread.
+            drop: Callable[[], None] = inbox.drop
+            if self._link.home.here:
+                drop()
+            else:
+                self._link.home.hub.loop.run_callback_threadsafe(drop)
+
+
+_CODES = frozenset(int(code) for code in ResetCode)
+
+
+def checked_metadata(what: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A copy of headers or trailers whose keys are all str.
+
+    Raises:
+        TypeError: It is no mapping, or a key is not a str.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} are a mapping with str keys, not {type(value).__name__}")
+    foreign = [key for key in value if not isinstance(key, str)]
+    if foreign:
+        raise TypeError(f"the keys of {what} are str, not {type(foreign[0]).__name__}")
+    return dict(value)

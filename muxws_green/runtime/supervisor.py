@@ -1,0 +1,274 @@
+"""Keeps a dialer connected: dials, greets, establishes, backs off, gives up (seed A, PROTOCOL §8).
+
+One greenlet per dialer. It touches no socket but that of its own attempt, and keeps one number between connections, the
+count of failed attempts, which is reset at one place only: where a connection is established.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from gevent import Greenlet, getcurrent
+from greenlet import GreenletExit
+
+from muxws_green.errors import ConnectionClosed, StreamTimeout
+from muxws_green.interfaces import IBackoffPolicy, IDialer
+from muxws_green.runtime.closing import CloseReason
+from muxws_green.runtime.draw import uniform
+from muxws_green.runtime.waiting import Parking, WaitList
+
+if TYPE_CHECKING:
+    from muxws_green.runtime.link import Link
+    from muxws_green.runtime.peer import Peer
+
+logger = logging.getLogger("muxws.reconnect")
+
+
+class SupervisorState(str, Enum):
+    """What a dialer's schedule is at."""
+
+    CONNECTING = "connecting"
+    ESTABLISHED = "established"
+    BACKING_OFF = "backing_off"
+    GIVEN_UP = "given_up"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a dialer says first on every socket, captured by value.
+
+    Args:
+        encoded: The payload in its encoded form.
+        headers: Its headers; None for none.
+        timeout: Seconds in which the acceptor must acknowledge it.
+    """
+
+    encoded: str | bytes
+    headers: Mapping[str, Any] | None
+    timeout: float
+
+
+class _Stop(GreenletExit):
+    """Thrown into the Supervisor's own greenlet by `stop`, to end the attempt or the wait that it is in."""
+
+
+class Supervisor:
+    """The reconnect schedule of one dialer.
+
+    Args:
+        peer: The dialer.
+        dialer: Opens its sockets.
+        policy: How long to wait, and how often to try.
+        hello: What to say first on each; None for nothing.
+        retry_if: Called with the error of a failed attempt; False makes it permanent. None: all are tried again.
+        first_dial: `"raise"` ends with the first failure before a connection was ever established; `"retry"` goes on.
+        draw: Random numbers in [-1, 1) for the jitter.
+
+    Attributes:
+        state: What it is at.
+        attempt: Failed attempts since the last established connection.
+        next_delay: Seconds of the wait that it is in; None where it is in none.
+        last_error: What ended the last attempt or connection; None before any did.
+        reconnects: How many times the connection was established again.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        dialer: IDialer,
+        policy: IBackoffPolicy,
+        *,
+        hello: Hello | None = None,
+        retry_if: Callable[[Exception], bool] | None = None,
+        first_dial: str = "raise",
+        draw: Callable[[], float] = uniform,
+    ) -> None:
+        self.state = SupervisorState.CONNECTING
+        self.attempt = 0
+        self.next_delay: float | None = None
+        self.last_error: BaseException | None = None
+        self.reconnects = 0
+        self._peer = peer
+        self._dialer = dialer
+        self._policy = policy
+        self._hello = hello
+        self._retry_if = retry_if
+        self._retries_first = first_dial == "retry"
+        self._draw = draw
+        self._was_established = False
+        self._stopped = False
+        parking = Parking(peer._home.hub, peer._options.clock)
+        self._clock = parking.clock
+        self._changed = WaitList(parking, counted=False)
+        self._hurry = WaitList(parking, counted=False)
+        self._greenlet = Greenlet(self._run)
+        self._greenlet.name = f"supervisor {peer.id}"
+
+    def start(self) -> None:
+        """Begin with the first attempt."""
+        self._greenlet.start()
+
+    def wait_first(self) -> None:
+        """Wait for the first connection to be established.
+
+        Raises:
+            Exception: What made the first attempt fail.
+        """
+        while not self._was_established and self.state is not SupervisorState.STOPPED:
+            self._changed.wait()
+        if not self._was_established:
+            assert self.last_error is not None
+            raise self.last_error
+
+    def stop(self) -> None:
+        """No further dial, for good; an attempt in progress is ended. Does not touch an established connection."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self.state is not SupervisorState.GIVEN_UP:
+            self._enter(SupervisorState.STOPPED)
+        greenlet = self._greenlet
+        if greenlet is not getcurrent() and not greenlet.dead:
+            greenlet.kill(_Stop(), block=False)
+
+    def hurry(self) -> bool:
+        """End the wait between two attempts. False where it is in none."""
+        return self._hurry.wake_one()
+
+    @property
+    def reports_losses(self) -> bool:
+        """Whether the loss of a socket is reported by `on_close`: not where the caller of `connect` is told instead."""
+        return self._was_established or self._retries_first
+
+    def will_retry(self) -> bool:
+        """Whether the loss of the present socket is followed by another attempt. Pure; never switches."""
+        if self._stopped:
+            return False
+        failures = self.attempt if self.state is SupervisorState.ESTABLISHED else self.attempt + 1
+        return self._policy.should_retry(failures)
+
+    def _enter(self, state: SupervisorState) -> None:
+        self.state = state
+        self._changed.wake()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                self._connect_and_wait()
+                if self._stopped or not self._back_off():
+                    break
+        except _Stop:
+            pass
+        finally:
+            if not self._stopped and self.state is not SupervisorState.GIVEN_UP:
+                # Killed by somebody else, or it failed: nothing will dial any more, and that is said.
+                self._stopped = True
+                self._enter(SupervisorState.STOPPED)
+                if self.reports_losses and self._peer._link is None:
+                    self._peer._report_close(CloseReason(1006, "the supervisor was ended", False, False))
+
+    def _connect_and_wait(self) -> None:
+        """One attempt and, if it succeeds, the life of its connection."""
+        self._enter(SupervisorState.CONNECTING)
+        try:
+            link = self._attempt()
+        except Exception as error:
+            self.last_error = error
+            self.attempt += 1
+            logger.info("muxws conn=%s attempt %d failed: %s", self._peer.id, self.attempt, error)
+            if not self._was_established and not self._retries_first:
+                self._stopped = True
+                self._enter(SupervisorState.STOPPED)
+            elif not self._is_worth_a_retry(error):
+                self._give_up(f"not tried again after {type(error).__name__}")
+            return
+        if link is None:
+            return
+        link.wait_until_over()
+        self.last_error = link.cause
+
+    def _is_worth_a_retry(self, error: Exception) -> bool:
+        """Ask the application, whose own failure changes nothing. Whatever it did with the peer meanwhile stands."""
+        if self._retry_if is None:
+            return True
+        try:
+            return bool(self._retry_if(error)) or self._stopped
+        except Exception:
+            logger.exception("muxws conn=%s retry_if raised; the attempt is repeated", self._peer.id)
+            return True
+
+    def _attempt(self) -> Link | None:
+        """Dial, greet, establish. None where it was stopped meanwhile."""
+        transport = self._dialer.dial()
+        if self._stopped:
+            transport.abort(1000)
+            return None
+        link = self._peer._attach(transport)
+        try:
+            self._greet(link)
+        except _Stop:
+            # `Peer.close` is at work: it ends the link too, with the code and the reason that it was given.
+            raise
+        except BaseException as error:
+            text = f"the hello did not complete: {error}"
+            lost = ConnectionClosed(text, code=1006, reason=text)
+            lost.__cause__ = error
+            link.terminate(lost, abort_code=1000)
+            raise
+        if self._stopped or not link.is_alive:
+            if link.cause is not None and not self._stopped:
+                raise link.cause
+            link.terminate(ConnectionClosed("closed here", code=1000, was_clean=True), abort_code=1000)
+            return None
+        self._establish()
+        return link
+
+    def _greet(self, link: Link) -> None:
+        hello = self._hello
+        if hello is None:
+            link.start_reading()
+            return
+        headers = dict(hello.headers) if hello.headers is not None else None
+        stream = link.open(hello.encoded, None, headers, True, first=True)
+        stream._discard_answers("hello")
+        link.start_reading()
+        stream._wait_closed(self._clock.now() + hello.timeout)
+        error = stream._inbox.error
+        if error is not None:
+            raise error
+        if not stream._inbox.ended:
+            raise StreamTimeout(f"the hello was not acknowledged within {hello.timeout} s", stream_id=stream.id)
+
+    def _establish(self) -> None:
+        self.attempt = 0
+        self._peer._established = True
+        again = self._was_established
+        self._was_established = True
+        if again:
+            self.reconnects += 1
+            self._peer._report_reconnect(self.reconnects)
+        self._enter(SupervisorState.ESTABLISHED)
+
+    def _back_off(self) -> bool:
+        """Wait before the next attempt. False where there will be none."""
+        if self.state is SupervisorState.GIVEN_UP:
+            return False
+        if not self._policy.should_retry(self.attempt):
+            self._give_up(f"gave up reconnecting after {self.attempt} attempts")
+            return False
+        self.next_delay = self._policy.delay(self.attempt, self._draw)
+        self._enter(SupervisorState.BACKING_OFF)
+        try:
+            self._hurry.wait(self._clock.now() + self.next_delay)
+        finally:
+            self.next_delay = None
+        return not self._stopped
+
+    def _give_up(self, why: str) -> None:
+        self._enter(SupervisorState.GIVEN_UP)
+        self._peer._report_close(CloseReason(1006, why, False, False))
