@@ -225,7 +225,11 @@ class MessageReader:
                 return position
             # The top bit of 64 must be 0 (RFC 6455 §5.2); with it set the length is over any limit.
             length = int.from_bytes(data[position + 2 : start], "big")
-        if not first & _CONTROL and length + len(self._fragments or b"") > self._limit:
+        if first & _CONTROL:
+            if length > 125:
+                self._fail(PROTOCOL_ERROR, "a control frame of more than 125 bytes")
+                return end
+        elif length + len(self._fragments or b"") > self._limit:
             self._fail(MESSAGE_TOO_BIG, f"a message of more than {self._limit} bytes")
             return end
         start += self._key_bytes
@@ -251,8 +255,6 @@ class MessageReader:
         if first & _RESERVED:
             return "a reserved bit is set, but no extension was negotiated"
         if first & _CONTROL:
-            if length > 125:
-                return "a control frame of more than 125 bytes"
             if not first & _FIN:
                 return "a control frame is fragmented"
         elif opcode == _CONTINUATION:

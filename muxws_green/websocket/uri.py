@@ -59,6 +59,9 @@ def parse_ws_uri(uri: str) -> WsUri:
             fault = "a space or a control character must be percent-encoded"
         elif parsed.username is not None and ":" in parsed.username:
             fault = "a user name for Basic authentication holds no colon (RFC 7617 §2)"
+        elif parsed.user_info is not None:
+            # A lone surrogate raises here rather than when the request is made.
+            ":".join(parsed.user_info).encode()
     except InvalidURI as error:
         fault = error.msg
     except ValueError:
