@@ -1,22 +1,22 @@
 """A clock for tests that jumps to the next timer whenever nothing else can happen.
 
 Sockets stay real. Minutes of heartbeats and backoff pass in milliseconds, each timer at its exact time, because fake
-time moves only while the hub stands still: every greenlet that can run has run, and the event loop has waited in the
-kernel for a moment without being woken. One rule follows from it: whoever is to wait in fake time waits on this clock.
+time moves only while the hub stands still. One rule follows: whoever is to wait in fake time waits on this clock.
 
-What it cannot see: other processes, threads that are not tasks of the hub's own thread pool, the timers of the kernel
+What it cannot see: other processes, threads that are not tasks of the hub's own thread pool, the timers of the kernel,
 and a resolver other than gevent's threaded one. A test that waits for one of these holds the clock (`held`) or makes
-the wait visible (`watch`). Timers of gevent's own (`gevent.sleep`, `gevent.Timeout`) go by real time, which makes a
-`gevent.Timeout` a good bound of a test, and one that ends before `idle` is over a reason not to jump.
+the wait visible (`watch`). `gevent.sleep` and `gevent.Timeout` go by real time, which makes a `gevent.Timeout` a good
+bound of a test; one that is shorter than `idle` and made again and again keeps the clock from ever jumping.
 
 Made for libev, gevent's loop on Linux and macOS.
 """
 
 from __future__ import annotations
 
+import gc
 import heapq
 import math
-import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -30,6 +30,10 @@ from zope.interface import implementer
 
 from muxws_green.interfaces import IClock, ITimerHandle
 from muxws_green.runtime.clock import check_seconds
+from muxws_green.testing.stillness import Stillness, Watch
+
+#: The clock of each hub. A clock that nobody uses any more need not have been closed.
+_OF_HUB: weakref.WeakKeyDictionary[Any, weakref.ref[FakeClock]] = weakref.WeakKeyDictionary()
 
 #: Below this many cancelled timers, tidying up the heap costs more than it frees.
 _COMPACT_ABOVE = 64
@@ -43,15 +47,17 @@ class NoProgressError(RuntimeError):
 
 @implementer(ITimerHandle)
 class FakeTimer:
-    """One call of `FakeClock.call_later` that is still to come."""
+    """One call of `FakeClock.call_later`."""
 
-    __slots__ = ("_callback", "_clock", "when")
+    __slots__ = ("_callback", "_clock", "queued", "when")
 
     def __init__(self, clock: FakeClock, when: float, callback: Callable[[], object]) -> None:
         self._clock = clock
         self._callback: Callable[[], object] | None = callback
         #: The fake time at which it runs.
         self.when = when
+        #: False once its time has come.
+        self.queued = True
 
     def __repr__(self) -> str:
         return f"<timer at {self.when!r}: {self._callback!r}>"
@@ -65,52 +71,40 @@ class FakeTimer:
         """Make sure that the callback does not run any more; any number of times, also after it ran."""
         if self._callback is not None:
             self._callback = None
-            self._clock._dropped()
+            if self.queued:
+                self._clock._dropped()
 
     def _run(self) -> None:
         callback, self._callback = self._callback, None
-        if callback is not None:
+        if callback is not None and not self._clock._closed:
             callback()
-
-
-@implementer(ITimerHandle)
-class _Watch:
-    """One function that `FakeClock.watch` was given."""
-
-    __slots__ = ("_watches", "pending")
-
-    def __init__(self, watches: dict[_Watch, None], pending: Callable[[], int | None]) -> None:
-        self._watches = watches
-        self.pending = pending
-
-    def cancel(self) -> None:
-        """Watch no longer."""
-        self._watches.pop(self, None)
 
 
 @implementer(IClock)
 class FakeClock:
-    """Fake time for one hub.
+    """Fake time for the hub of the thread that makes it; a hub has one at a time.
 
     Timers of the same time run in the order in which they were made; what a timer makes runnable, a timer of 0 seconds
     included, runs before time moves on. `now()` in a callback is exactly the time that the timer was made for.
+
+    After `max_jumps` jumps without progress a `NoProgressError` is raised in the hub's parent, the main greenlet, where
+    a test runs. Progress is whatever does not come from this clock: an event on a socket, a signal, a task of the
+    thread pool, a real timer, watched bytes that move, a call of `advance` or `jump`.
 
     Use it as a context manager, or call `close`, so that nothing of it stays in the event loop.
 
     Args:
         start: What `now()` is at first, in seconds.
         autojump: Jump by itself. False: only `advance` and `jump` move time.
-        idle: Seconds of real time for which the event loop must wait in vain before a jump; above 0. What is below
-            a millisecond counts as one.
+        idle: Seconds of real time for which the event loop must wait in vain before a jump; above 0. Less than a
+            millisecond counts as one.
         patience: Seconds of real time for which watched bytes (see `watch`) may stand still before they count as stuck
-            and no longer keep the clock.
-        max_jumps: How many jumps without progress are too many. Progress is what does not come from the clock: an
-            event on a socket, a signal, a task of the thread pool, a real timer, watched bytes that move, and a call of
-            `advance` or `jump`.
+            and no longer keep the clock; 0 keeps it only while they change from one look to the next.
+        max_jumps: How many jumps without progress are allowed; 0 allows none.
 
     Raises:
         ValueError: `start` is not finite, `idle` is not above 0, or `patience` or `max_jumps` is negative.
-        RuntimeError: The loop of this hub is not libev's.
+        RuntimeError: This hub has a fake clock that is not closed, or its loop is not libev's.
     """
 
     def __init__(
@@ -126,49 +120,39 @@ class FakeClock:
             raise ValueError(f"start must be finite: {start!r}")
         if not check_seconds(idle):
             raise ValueError("idle must be above 0")
-        check_seconds(patience)
         if max_jumps < 0:
             raise ValueError(f"max_jumps must not be below 0: {max_jumps!r}")
-        # What is used of the two that the stubs of gevent do not know: priorities, and the thread pool if there is one.
         self._hub = cast("Any", get_hub())
-        self._loop = self._hub.loop
+        if _clock_of(self._hub) is not None:
+            gc.collect()
+            if _clock_of(self._hub) is not None:
+                raise RuntimeError("this hub has a fake clock already; two would not know of each other's jumps")
         self._now = start
         self._autojump = autojump
-        self._patience = patience
         self._max_jumps = max_jumps
-        self._closed = False
+        self._jumps = 0
         self._holds = 0
+        self._closed = False
+        #: The top, if there is one, is live.
         self._heap: list[tuple[float, int, FakeTimer]] = []
         self._made = 0
         self._cancelled = 0
-        self._sleepers: set[Waiter[None]] = set()
-        self._settlers: list[Waiter[None]] = []
-        self._watches: dict[_Watch, None] = {}
-        self._sample: dict[_Watch, int] = {}
-        self._sampled_at = -math.inf
-        self._jumps = 0
-        self._turns = 0
-        self._progress = False
-        self._clean = False
-        try:
-            # The lowest priority: behind gevent's own, which runs the greenlets that can run.
-            self._before_wait = self._loop.prepare(ref=False, priority=self._loop.MINPRI)
-        except TypeError as error:
-            raise RuntimeError("FakeClock needs gevent's libev loop: set GEVENT_LOOP=libev-cext") from error
-        # The highest: it is to see what else the same turn has found. Repeating, so that it keeps the loop alive.
-        self._waited = self._loop.timer(idle, repeat=idle, priority=self._loop.MAXPRI)
+        self._sleeping: set[Waiter[None]] = set()
+        self._settling: set[Waiter[None]] = set()
+        self._stillness = Stillness(self._still, self._wanted, idle, check_seconds(patience))
+        _OF_HUB[self._hub] = weakref.ref(self)
 
     # IClock
 
     def now(self) -> float:
-        """Fake seconds; they move only by jumps."""
+        """Fake seconds; they move only by jumps. May be asked in any thread."""
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Wait in fake time; 0 goes to the back of those that can run now.
+        """Wait in fake time.
 
         Args:
-            seconds: How long.
+            seconds: How long; 0 goes to the back of those that can run now.
 
         Raises:
             ValueError: `seconds` is negative, infinite or NaN.
@@ -180,11 +164,11 @@ class FakeClock:
             return
         waiter: Waiter[None] = Waiter(self._hub)
         timer = self.call_later(seconds, partial(waiter.switch, None))
-        self._sleepers.add(waiter)
+        self._sleeping.add(waiter)
         try:
             waiter.get()
         finally:
-            self._sleepers.discard(waiter)
+            self._sleeping.discard(waiter)
             timer.cancel()
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> FakeTimer:
@@ -206,14 +190,14 @@ class FakeClock:
         heapq.heappush(self._heap, (timer.when, self._made, timer))
         self._made += 1
         self._release()
-        self._update()
+        self._stillness.look()
         return timer
 
-    def watch(self, pending: Callable[[], int | None]) -> ITimerHandle:
+    def watch(self, pending: Callable[[], int | None]) -> Watch:
         """Do not jump while the remote is still taking our bytes.
 
-        They count as moving when the number has changed since the clock last looked, and for `patience` afterwards;
-        a number that stays the same longer is a remote that has stopped reading, for which time must go on.
+        They count as moving when the number has changed since the clock last looked, and for `patience` afterwards. A
+        number that stays the same for longer is a remote that has stopped reading, for which time must go on.
 
         Args:
             pending: How many bytes are on their way, such as `ITransport.unacknowledged`; None and 0 do not keep the
@@ -222,9 +206,7 @@ class FakeClock:
         Returns:
             A handle that ends it.
         """
-        watch = _Watch(self._watches, pending)
-        self._watches[watch] = None
-        return watch
+        return self._stillness.watch(pending)
 
     # For tests
 
@@ -239,14 +221,13 @@ class FakeClock:
             RuntimeError: The clock is closed, or belongs to another hub.
         """
         self._check()
-        self._now += check_seconds(seconds)
-        self._progress = True
-        self._release()
+        self._jumps = 0
+        self._move_to(self._now + check_seconds(seconds))
 
     def advance(self, seconds: float, timeout: float = 5.0) -> None:
-        """Let time pass, from one timer to the next, and return when nothing can happen any more at the new time.
+        """Let time pass, from one timer to the next, and return when nothing is left to happen at the new time.
 
-        Everything that can run already runs first; each timer on the way runs at its exact time.
+        What can happen already happens first; each timer on the way runs at its exact time.
 
         Args:
             seconds: How long in fake time; 0 only settles.
@@ -258,36 +239,36 @@ class FakeClock:
             TimeoutError: Things did not come to rest.
         """
         self._check()
+        self._jumps = 0
         target = self._now + check_seconds(seconds)
         with self.held():
             self.settle(timeout)
             while self._heap and self._heap[0][0] <= target:
                 self._move_to(self._heap[0][0])
                 self.settle(timeout)
-            self._move_to(target)
-        self._progress = True
+            # A jump that somebody made meanwhile may have gone further.
+            self._now = max(self._now, target)
 
     def settle(self, timeout: float = 5.0) -> None:
-        """Return when nothing can happen any more without time moving on; it does not move meanwhile.
+        """Return when nothing is left to happen unless time moves on; it does not move meanwhile.
 
         Args:
             timeout: Real seconds.
 
         Raises:
-            RuntimeError: The clock is closed, or belongs to another hub.
+            RuntimeError: The clock is closed, or was closed meanwhile, or belongs to another hub.
             TimeoutError: Things did not come to rest.
         """
         self._check()
         waiter: Waiter[None] = Waiter(self._hub)
-        late = TimeoutError(f"something goes on happening without any time passing, for {timeout} real seconds")
+        late = TimeoutError(f"things went on happening for {timeout} real seconds without any time passing")
         with self.held(), gevent.Timeout(timeout, late):
-            self._settlers.append(waiter)
-            self._update()
+            self._settling.add(waiter)
+            self._stillness.look()
             try:
                 waiter.get()
             finally:
-                if waiter in self._settlers:
-                    self._settlers.remove(waiter)
+                self._settling.discard(waiter)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -297,29 +278,27 @@ class FakeClock:
             yield
         finally:
             self._holds -= 1
-            self._update()
+            self._stillness.look()
 
     def timers(self) -> list[FakeTimer]:
-        """The timers that are still to run, in their order."""
+        """The timers whose time has not come yet, in their order."""
         return [timer for _, _, timer in sorted(self._heap) if timer.live]
 
     def close(self) -> None:
-        """Take everything of this clock out of the event loop. Timers never run; who sleeps gets a RuntimeError.
+        """Take everything of this clock out of the event loop; any number of times.
 
-        May be called again.
+        Timers do not run any more; who sleeps or settles gets a RuntimeError.
         """
         if self._closed:
             return
         self._closed = True
-        self._before_wait.stop()
-        self._waited.stop()
-        self._before_wait.close()
-        self._waited.close()
-        for waiter in [*self._sleepers, *self._settlers]:
-            self._loop.run_callback(waiter.throw, RuntimeError("the fake clock was closed"))
+        _OF_HUB.pop(self._hub, None)
+        self._stillness.close()
         self._heap.clear()
-        self._watches.clear()
-        self._sample.clear()
+        for waiter in (*self._sleeping, *self._settling):
+            self._hub.loop.run_callback(waiter.throw, RuntimeError("the fake clock was closed"))
+        self._sleeping.clear()
+        self._settling.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -329,8 +308,6 @@ class FakeClock:
     ) -> None:
         self.close()
 
-    # How it finds out that nothing can happen
-
     def _check(self) -> None:
         if self._closed:
             raise RuntimeError("the fake clock is closed")
@@ -338,103 +315,43 @@ class FakeClock:
             raise RuntimeError("a fake clock belongs to the hub that made it; this thread has another one")
 
     def _wanted(self) -> bool:
-        return bool(self._settlers) or (bool(self._heap) and self._autojump and not self._holds)
+        return bool(self._settling) or (bool(self._heap) and self._autojump and not self._holds)
 
-    def _update(self) -> None:
-        if not self._closed and not self._before_wait.active and self._wanted():
-            self._before_wait.start(self._about_to_wait)
-            self._waited.again(self._has_waited)
-
-    def _busy(self) -> bool:
-        pool = self._hub._threadpool
-        return bool(self._loop._callbacks) or (pool is not None and len(pool) > 0)
-
-    def _about_to_wait(self) -> None:
-        """Each turn of the loop, before it waits in the kernel: measure the wait."""
-        self._turns += 1
-        self._clean = not self._busy()
-        if self._clean and not self._wanted():
-            # Whatever makes the next timer, it is not this clock that woke it up.
-            self._progress = True
-            self._before_wait.stop()
-            self._waited.stop()
+    def _still(self) -> None:
+        if self._settling:
+            for waiter in self._settling:
+                self._hub.loop.run_callback(waiter.switch, None)
+            self._settling.clear()
             return
-        # Without this the time that greenlets took in this turn would count as waiting.
-        self._loop.update_now()
-        self._waited.again(self._has_waited)
-
-    def _has_waited(self) -> None:
-        """The wait was as long as `idle`: is there really nothing?"""
-        self._turns -= 1
-        if self._loop.pendingcnt:
-            self._progress = True
-        elif self._clean and not self._busy() and not self._moving():
-            if self._settlers:
-                settlers, self._settlers = self._settlers, []
-                for waiter in settlers:
-                    self._loop.run_callback(waiter.switch, None)
-            elif self._wanted():
-                self._autojump_once()
-
-    def _moving(self) -> bool:
-        sample: dict[_Watch, int] = {}
-        for watch in list(self._watches):
-            try:
-                pending = watch.pending()
-            except BaseException:
-                # Once is enough: asked again each time, it would flood the log of the hub.
-                watch.cancel()
-                raise
-            if pending:
-                sample[watch] = pending
-        before, self._sample = self._sample, sample
-        if not sample:
-            return False
-        now = time.monotonic()
-        if sample != before:
-            self._sampled_at = now
-            self._progress = True
-            return True
-        return now - self._sampled_at < self._patience
-
-    # How it moves
-
-    def _autojump_once(self) -> None:
-        if self._progress or self._turns:
+        if self._stillness.take_stirred():
             self._jumps = 0
-        self._progress = False
-        self._turns = 0
         if self._jumps >= self._max_jumps:
             self._jumps = 0
-            error = NoProgressError(self._complaint())
-            self._hub.handle_system_error(NoProgressError, error)
-            return
-        self._jumps += 1
-        self._move_to(self._heap[0][0])
+            self._hub.handle_system_error(NoProgressError, NoProgressError(self._complaint()))
+        else:
+            self._jumps += 1
+            self._move_to(self._heap[0][0])
 
     def _complaint(self) -> str:
         timers = self.timers()
-        lines = [f"  {timer!r}" for timer in timers[:_SHOWN]]
+        lines = [f"{self._max_jumps} jumps, to {self._now!r}, and nothing but this clock's own timers ran. Next are:"]
+        lines += [f"  {timer!r}" for timer in timers[:_SHOWN]]
         if len(timers) > _SHOWN:
             lines.append(f"  and {len(timers) - _SHOWN} more")
-        return "\n".join(
-            [
-                f"{self._max_jumps} jumps, to {self._now!r}, and nothing but timers of this clock ever ran. Next are:",
-                *lines,
-            ]
-        )
+        return "\n".join(lines)
 
     def _move_to(self, when: float) -> None:
         self._now = when
         self._release()
 
     def _release(self) -> None:
-        """Let those run that are due. Through the loop, so that one that raises takes nothing from the others."""
+        """Let those run whose time has come; through the loop, so that one that raises costs the others nothing."""
         heap = self._heap
         while heap and (heap[0][0] <= self._now or not heap[0][2].live):
             timer = heapq.heappop(heap)[2]
+            timer.queued = False
             if timer.live:
-                self._loop.run_callback(timer._run)
+                self._hub.loop.run_callback(timer._run)
             else:
                 self._cancelled -= 1
 
@@ -448,18 +365,25 @@ class FakeClock:
             self._release()
 
 
+def _clock_of(hub: Any) -> FakeClock | None:
+    reference = _OF_HUB.get(hub)
+    return None if reference is None else reference()
+
+
 def settle(clock: FakeClock | None = None, timeout: float = 5.0) -> None:
-    """Return when the hub stands still: every greenlet that can run has run, and no socket has anything.
+    """Return when the hub stands still: every greenlet that can run has run, and no socket has anything for one.
 
     Args:
-        clock: It does not jump meanwhile, though idling is what makes it jump; None where there is none.
+        clock: Does not jump meanwhile, though standing still is what makes it jump. None: the hub's, if it has one.
         timeout: Real seconds.
 
     Raises:
+        RuntimeError: The clock is closed, or belongs to another hub.
         TimeoutError: Things did not come to rest.
     """
+    clock = clock or _clock_of(get_hub())
     if clock is not None:
         clock.settle(timeout)
         return
-    with FakeClock(autojump=False) as watcher:
-        watcher.settle(timeout)
+    with FakeClock(autojump=False) as temporary:
+        temporary.settle(timeout)

@@ -1,0 +1,153 @@
+"""Tells when a hub stands still: every greenlet that can run has run, and the event loop waits in the kernel in vain.
+
+The loop's own order makes that certain without watching anything else. Each turn it runs what can run, then our prepare
+watcher, which starts a timer, then it waits. If that timer is the only thing that the wait has ended with, nothing
+happened for as long. Bytes take a moment to pass through the kernel, TLS and loopback included, so that moment is real
+time and not zero.
+
+Used by `testing.clock`, in the thread of the hub.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import gevent
+from zope.interface import implementer
+
+from muxws_green.interfaces import ITimerHandle
+
+
+@implementer(ITimerHandle)
+class Watch:
+    """One function that `Stillness.watch` was given."""
+
+    __slots__ = ("_watches", "pending")
+
+    def __init__(self, watches: dict[Watch, None], pending: Callable[[], int | None]) -> None:
+        self._watches = watches
+        self.pending = pending
+
+    def cancel(self) -> None:
+        """Watch no longer."""
+        self._watches.pop(self, None)
+
+
+class Stillness:
+    """Calls `on_still` in the hub of this thread as often as the hub stands still, while that is wanted.
+
+    Args:
+        on_still: Called in the hub.
+        wanted: Whether anybody wants to know. While it says no, nothing of this is in the event loop; after it has
+            become true again, `look` must be called.
+        idle: Seconds of real time that the loop must wait in vain; above 0.
+        patience: Seconds of real time for which watched bytes may stand still before they count as stuck.
+
+    Raises:
+        RuntimeError: The loop of this hub is not libev's.
+    """
+
+    def __init__(
+        self, on_still: Callable[[], object], wanted: Callable[[], bool], idle: float, patience: float
+    ) -> None:
+        self._on_still = on_still
+        self._wanted = wanted
+        self._patience = patience
+        # What the stubs of gevent do not know is used of them: priorities, and the thread pool if there is one.
+        self._hub = cast("Any", gevent.get_hub())
+        self._loop = self._hub.loop
+        self._watches: dict[Watch, None] = {}
+        self._sample: dict[Watch, int] = {}
+        self._changed_at = -math.inf
+        self._stirred = False
+        self._clean = False
+        self._woken_by_us = False
+        self._closed = False
+        try:
+            # The lowest priority: behind gevent's own, which runs the greenlets that can run.
+            self._before_wait = self._loop.prepare(ref=False, priority=self._loop.MINPRI)
+        except TypeError as error:
+            raise RuntimeError("a fake clock needs gevent's libev loop: set GEVENT_LOOP=libev-cext") from error
+        # The highest: it is to see what else the same wait has ended with. Repeating, so that it keeps the loop alive.
+        self._waited = self._loop.timer(idle, repeat=idle, priority=self._loop.MAXPRI)
+
+    def watch(self, pending: Callable[[], int | None]) -> Watch:
+        """Do not call it stillness while this number changes, nor for `patience` afterwards; None and 0 do not count.
+
+        A function that raises is forgotten, and its error goes to the hub's `handle_error`.
+        """
+        watch = Watch(self._watches, pending)
+        self._watches[watch] = None
+        return watch
+
+    def look(self) -> None:
+        """Begin to look for stillness, if that is wanted."""
+        if not self._closed and not self._before_wait.active and self._wanted():
+            # The wait of this turn does not count: greenlets may still take their time before it.
+            self._clean = False
+            self._before_wait.start(self._about_to_wait)
+            self._waited.again(self._has_waited)
+
+    def take_stirred(self) -> bool:
+        """Whether, since the last call, the loop was woken by anything but the end of our own waits."""
+        stirred, self._stirred = self._stirred, False
+        return stirred
+
+    def close(self) -> None:
+        """Take the watchers out of the loop, for good; any number of times."""
+        self._closed = True
+        for watcher in (self._before_wait, self._waited):
+            watcher.stop()
+            watcher.close()
+        self._watches.clear()
+        self._sample.clear()
+
+    def _busy(self) -> bool:
+        pool = self._hub._threadpool
+        return bool(self._loop._callbacks) or (pool is not None and len(pool) > 0)
+
+    def _about_to_wait(self) -> None:
+        if not self._woken_by_us:
+            self._stirred = True
+        self._woken_by_us = False
+        # A task of the pool tells the loop that it has ended before it leaves the pool. So the pool must have been
+        # empty before the wait, not only after it.
+        self._clean = not self._busy()
+        if self._clean and not self._wanted():
+            self._before_wait.stop()
+            self._waited.stop()
+        else:
+            # The loop's time is that of the start of its turn; the turn itself would count as waiting.
+            self._loop.update_now()
+            self._waited.again(self._has_waited)
+
+    def _has_waited(self) -> None:
+        self._woken_by_us = True
+        if self._loop.pendingcnt:
+            self._stirred = True
+        elif self._clean and not self._busy() and not self._moving() and self._wanted():
+            self._on_still()
+
+    def _moving(self) -> bool:
+        sample: dict[Watch, int] = {}
+        for watch in list(self._watches):
+            try:
+                pending = watch.pending()
+            except BaseException:
+                # Asked again each time, it would flood the hub with the same error.
+                watch.cancel()
+                raise
+            if pending:
+                sample[watch] = pending
+        before, self._sample = self._sample, sample
+        if not sample:
+            return False
+        now = time.monotonic()
+        if sample != before:
+            self._changed_at = now
+            self._stirred = True
+            return True
+        return now - self._changed_at < self._patience
