@@ -147,6 +147,13 @@ class ITransport(Protocol):
     One greenlet receives, one sends; neither may wait for the other.
     """
 
+    #: Bytes that have been received and sent so far, framing included. They grow while a message arrives piece by piece,
+    #: which the heartbeat takes for life.
+    received_bytes: int
+    sent_bytes: int
+    #: True where `receive` has ended because the remote broke a WebSocket rule: this end is to close with the code it gave.
+    violated: bool
+
     def attach(self, wake: Callable[[], None]) -> None:
         """Called once, before anything else. Call `wake` whenever the transport itself has something to write, such as
         a pong or the answer to a close frame; `send` is called then, if need be without messages."""

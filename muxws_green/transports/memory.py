@@ -196,6 +196,11 @@ class MemoryTransport:
         self.sent: list[bytes] = []
         #: The close frame that this end has sent, the answer to the remote's included; the code None: an empty one.
         self.closed_with: tuple[int | None, str] | None = None
+        #: Bytes of the messages received and sent.
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        #: Whether this end is to close for a WebSocket rule that the remote broke.
+        self.violated = False
         self._wake: Callable[[], None] = lambda: None
         self._end: tuple[int, str] | None = None
         self._answer: _CloseFrame | None = None
@@ -222,6 +227,7 @@ class MemoryTransport:
             parcel = self.incoming._take()
             if parcel is not None:
                 size_bytes += parcel.size_bytes
+                self.received_bytes += parcel.size_bytes
                 self._accept(parcel.item, messages)
             elif messages:
                 break
@@ -244,6 +250,7 @@ class MemoryTransport:
             for message in messages:
                 self._put(message if binary else message.decode(), len(message))
                 self.sent.append(message)
+                self.sent_bytes += len(message)
                 self._waiting_bytes -= len(message)
         finally:
             self._waiting_bytes = 0
@@ -305,8 +312,10 @@ class MemoryTransport:
                     self._answer = item
                     self._wake()
             case _Violation(code, reason):
+                self.violated = True
                 self._end = (code, reason)
             case _ if _length(item) > self.max_message_bytes:
+                self.violated = True
                 self._end = (1009, f"message of {_length(item)} bytes is over the limit of {self.max_message_bytes}")
             case _:
                 messages.append(item)

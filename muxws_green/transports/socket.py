@@ -82,7 +82,9 @@ class SocketTransport:
             if not data:
                 self._end = self._end or _LOST
                 break
-            self._read_since_yield += len(data)
+            size = len(data)
+            self._read_since_yield += size
+            self.received_bytes += size
             messages = self._reader.feed(data)
             self._notice()
             if messages:
@@ -169,6 +171,7 @@ class SocketTransport:
             # Only the latest needs an answer (RFC 6455 §5.5.3), so that pings cannot pile up here.
             self._pong = ping
         if self._reader.violation is not None:
+            self.violated = True
             self._end = self._reader.violation
         elif self._reader.close is not None:
             code, reason = self._reader.close
@@ -207,6 +210,7 @@ class SocketTransport:
                 raise self._closed() from error
             raise
         self._in_frame = False
+        self.sent_bytes += len(data)
 
     def _closed(self, message: str = "") -> ConnectionClosed:
         code, reason = self._end or _LOST
