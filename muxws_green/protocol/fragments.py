@@ -25,9 +25,6 @@ MAX_FRAME_BYTES: Final = 65_536
 #: Below this cap, which only tests use, a later fragment may fail to fit although the first and the last do.
 _COMFORTABLE_CAP_BYTES: Final = 512
 
-#: How many boundaries to step back from an estimate before probing for the place to cut.
-_STEPS_BACK: Final = 4
-
 T = TypeVar("T")
 
 
@@ -43,8 +40,8 @@ class _Cuts(Generic[T]):
         text: Whether cuts must fall between code points.
         cap: The longest fragment message, in bytes.
         build: Makes the fragment of (piece, first, last) and tells the length of its message.
-        measure: The length of a middle fragment, for a codec under which pieces add up: each takes the same room
-            wherever it stands. None where that is not known.
+        measure: The length of a middle fragment, for a codec under which pieces add up: a code point takes the same
+            room wherever it stands. None where that is not known.
     """
 
     __slots__ = ("_budget", "_build", "_measure", "cap", "data", "text")
@@ -151,15 +148,8 @@ class _Cuts(Generic[T]):
                 low = cut
             else:
                 high = self._floor(cut - 1)
-        # The length of a field may itself take more bytes the longer the field is (msgpack: up to three more).
-        for _ in range(_STEPS_BACK):
-            fragment, size = self._build(self.data[position:low], first, False)
-            if size <= self.cap:
-                return low, fragment
-            if low <= position:
-                break
-            low = self._floor(low - 1)
-        return None
+        fragment, size = self._build(self.data[position:low], first, False)
+        return (low, fragment) if size <= self.cap else None
 
 
 def split_frame(frame: Frame, cap: int = MAX_FRAME_BYTES, codec: ICodec | None = None) -> list[Frame]:
@@ -225,8 +215,8 @@ class Splitter:
 
     Args:
         codec: The connection's codec.
-        envelopes: Its envelope operations; where they are the codec's own, the places to cut are found without trial
-            encodings of the whole fragment.
+        envelopes: Its envelope operations. Where they are a text codec's own, its fragments are taken to be quoted
+            code point by code point, and the places to cut are found without bisecting over whole fragments.
         kind: `open` or `data`.
         stream: The stream's id.
         encoded: What `codec.encode_payload` gave.
@@ -262,13 +252,10 @@ class Splitter:
         self._trailers = None if trailers is None else codec.decode_payload(codec.encode_payload(dict(trailers)))
         self._position = 0
         self._done = False
-        self._cuts = _Cuts(
-            _encoded_bytes(encoded),
-            isinstance(encoded, str),
-            cap,
-            self._build,
-            self._measure if cast("object", envelopes) is codec else None,
-        )
+        text = isinstance(encoded, str)
+        # Without quoting, hence under a binary codec, a fragment is as good as never too long at the first attempt.
+        measure = self._measure if text and cast("object", envelopes) is codec else None
+        self._cuts = _Cuts(_encoded_bytes(encoded), text, cap, self._build, measure)
         self._ready: tuple[bytes, int, bool] | None = self._cuts.at(0, first=True)
         if cap < _COMFORTABLE_CAP_BYTES:
             _, position, done = self._ready
