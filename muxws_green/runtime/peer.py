@@ -76,6 +76,7 @@ class Peer(Waitable):
         self._close_callbacks: list[Callable[[CloseReason], object]] = []
         self._reconnect_callbacks: list[Callable[[int, Peer], object]] = []
         self._callbacks = Callbacks(lambda: f"callbacks {self.id}")
+        self._forgetting: dict[Callable[[Peer], object], None] = {}
         self._final: CloseReason | None = None
         self._closed = Event()
         self._supervisor: Supervisor | None = None
@@ -351,6 +352,12 @@ class Peer(Waitable):
         stream = self._open(payload, headers, True, True, until, timeout)
         return stream._collect_one(until, timeout)
 
+    def _notify_encoded(self, encoded: str | bytes, payload: Any, headers: Mapping[str, Any] | None) -> None:
+        """`notify(wait=False)` of a payload that somebody has encoded already with this peer's codec."""
+        link = self._usable_link()
+        sent_headers = self._hooks.open_headers(headers, payload)
+        self._open_encoded(link, encoded, payload, sent_headers, True, False, None, None)._discard_answers("notify")
+
     # The connection
 
     def ping(self, timeout: float = 5.0) -> float:
@@ -392,6 +399,11 @@ class Peer(Waitable):
         self._closed.wait()
         finish, self._finish = self._finish, list
         return finish()
+
+    def _serve_detached(self) -> None:
+        """Serve in a greenlet of our own: the request that brought the socket is about to end."""
+        if self._link is not None:
+            self._link.start_reading()
 
     def close(self, code: int = ResetCode.NO_ERROR, reason: str | None = None, drain: float = 10.0) -> None:
         """Send goaway, let streams and queued frames finish, close the socket with 1000, and dial no more.
@@ -493,11 +505,18 @@ class Peer(Waitable):
         cause = link.cause
         assert cause is not None
         self.close_cause = cause
+        forgetting, self._forgetting = self._forgetting, {}
+        for forget in forgetting:
+            forget(self)
         supervisor = self._supervisor
         if supervisor is not None and not supervisor.reports_losses:
             return
         will_retry = not self._closing and supervisor is not None and supervisor.will_retry()
         self._report_close(CloseReason(cause.code, cause.reason, cause.was_clean, will_retry))
+
+    def _on_loss(self, forget: Callable[[Peer], object]) -> None:
+        """Call `forget(self)` at the end of the present socket, from within `Link.terminate`: it must not switch."""
+        self._forgetting[forget] = None
 
     def _report_close(self, reason: CloseReason) -> None:
         """Tell the `on_close` callbacks; the last time, once, with `will_retry=False`. Never switches."""

@@ -51,6 +51,10 @@ class SocketTransport:
         tune(sock)
         self._sock = sock
         self._piece_bytes = _TLS_RECORD_BYTES if isinstance(sock, SSLSocket) else sys.maxsize
+        #: Bytes of frames received and sent so far; see `ITransport`.
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.violated = False
         self._masked = client
         self._reader = MessageReader(client=client, max_message_bytes=max_message_bytes)
         self._leftover = leftover
