@@ -220,8 +220,8 @@ class IBackoffPolicy(Protocol):
 class IHeartbeatPolicy(Protocol):
     """Decides when to ping and when a silent remote is dead. Arithmetic only: it is told the time."""
 
-    def start(self, now: float) -> IHeartbeat:
-        """The state for one connection that is established at `now`."""
+    def start(self, now: float, nonces: Callable[[], str]) -> IHeartbeat:
+        """The state for one connection that is established at `now`. `nonces` gives a random one for each ping."""
 
 
 @contract
@@ -235,15 +235,21 @@ class IHeartbeat(Protocol):
         """Frames other than our pings have been handed to the socket."""
 
     def leaving(self, now: float) -> None:
-        """Bytes queued before the outstanding ping, or the ping itself, are still leaving: the wait begins anew."""
+        """Bytes queued before the outstanding ping, or the ping itself, were still leaving at `now`, or this end's
+        reader stood still: the wait begins anew there.
+        """
 
     def due(self) -> float | None:
-        """When to look again; None: only after the next `received` or `sent`."""
+        """When to look again, at the latest; None: only after the next `received` or `sent`.
+
+        `look` may make it earlier. `received`, `sent` and `leaving` never do, unless it was None.
+        """
 
     def look(self, now: float) -> str | None:
         """What is to be done at `now`: a nonce means that a ping with it is to be queued, None that nothing is.
 
-        Raises `HeartbeatTimeoutError` where the remote is dead.
+        Raises `HeartbeatTimeoutError` where the remote is dead, and changes nothing then: before it is believed, the
+        reader gets a turn, since an answer may lie in the socket of a hub that was blocked, and one looks once more.
         """
 
 
