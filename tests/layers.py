@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +50,14 @@ class Import(NamedTuple):
 
     name: str
     line: int
+
+
+def package_dir() -> Path:
+    """Where the package under test is, found without importing it: what is broken can be looked at too."""
+    spec = find_spec(PACKAGE)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def violations(package: Path) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import muxws_green
+from tests.layers import package_dir
 
-SOURCE = Path(muxws_green.__file__).parent
+SOURCE = package_dir()
 
 _BROAD = re.compile(r"^\s*except(\s+\(?.*\b(Base)?Exception\b.*)?:")
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import muxws_green
-from tests.layers import IMPURE, PACKAGE, ROWS, violations
+from tests.layers import IMPURE, PACKAGE, ROWS, package_dir, violations
 
-SOURCE = Path(muxws_green.__file__).parent
+SOURCE = package_dir()
 
 
 def test_imports_point_one_way() -> None:
@@ -145,6 +145,10 @@ def test_a_patched_process_would_be_noticed() -> None:
 
 def _python(source: str, *arguments: str) -> str:
     command = [sys.executable, "-c", source, *arguments]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=SOURCE.parent, check=False)
+    # Measuring the coverage of a child loads modules and opens files in it.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    child = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, cwd=SOURCE.parent, env=environment, check=False
+    )
     assert child.returncode == 0, child.stderr
     return child.stdout

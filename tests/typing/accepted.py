@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from zope.interface import implementer
 
 from muxws_green.codecs.json import JsonCodec
-from muxws_green.interfaces import IClock, ICodec, IErrorSerializer, IOriginPolicy, ITimerHandle, ITransport
+from muxws_green.interfaces import IBackoffPolicy, IClock, ICodec, IErrorSerializer, IOriginPolicy, ITimerHandle
 from muxws_green.protocol.frames import Frame
 
 
@@ -59,36 +59,24 @@ def serialize(error: BaseException) -> Any:
     return str(error)
 
 
-class Loopback:
-    def __init__(self) -> None:
-        self.kept: list[str | bytes] = []
+class Constant:
+    def delay(self, attempts: int, draw: Callable[[], float]) -> int:
+        return 1
 
-    def attach(self, wake: Callable[[], None]) -> None: ...
-
-    def receive(self) -> Sequence[str | bytes]:
-        return self.kept
-
-    def send(self, messages: Sequence[bytes], binary: bool) -> None:
-        self.kept += messages
-
-    def close(self, code: int, reason: str) -> None: ...
-
-    def abort(self, code: int | None = None) -> None: ...
-
-    def unacknowledged(self) -> None:
-        return None
+    def should_retry(self, attempts: int) -> bool:
+        return True
 
 
 def takes(
-    codec: ICodec, clock: IClock, serializer: IErrorSerializer, origins: IOriginPolicy | None, transport: ITransport
+    codec: ICodec, clock: IClock, serializer: IErrorSerializer, origins: IOriginPolicy | None, backoff: IBackoffPolicy
 ) -> ITimerHandle:
     message: str | bytes = codec.encode(codec.decode(codec.name))
-    if isinstance(message, bytes):
-        transport.send([message], codec.binary)
+    assert isinstance(message, bytes) == codec.binary
+    pause: float = backoff.delay(1, lambda: 0.0)
     serializer(ValueError())
-    return clock.call_later(clock.now(), lambda: None)
+    return clock.call_later(pause, lambda: None)
 
 
-takes(PlainCodec(), Clock(), serialize, None, Loopback())
-takes(DeclaredCodec(), Clock(), lambda error: None, None, Loopback())
-takes(JsonCodec(), Clock(), serialize, None, Loopback())
+takes(PlainCodec(), Clock(), serialize, None, Constant())
+takes(DeclaredCodec(), Clock(), lambda error: None, None, Constant())
+takes(JsonCodec(), Clock(), serialize, None, Constant())
