@@ -147,8 +147,8 @@ class ITransport(Protocol):
     One greenlet receives, one sends; neither may wait for the other.
     """
 
-    #: Bytes that have been received and sent so far, framing included. They grow while a message arrives piece by piece,
-    #: which the heartbeat takes for life.
+    #: Bytes that have been received so far, framing included. They grow while a message arrives piece by piece, which the
+    #: heartbeat takes for life; and bytes that have been handed over to be sent, those of a write that is not over included.
     received_bytes: int
     sent_bytes: int
     #: True where `receive` has ended because the remote broke a WebSocket rule: this end is to close with the code it gave.

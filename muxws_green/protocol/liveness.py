@@ -259,6 +259,11 @@ class Outflow:
             self._queued = now
             self._span = due - now
 
+    @property
+    def follows(self) -> bool:
+        """Whether there is a ping that may still be on its way; `moved` is False where there is none."""
+        return self._ahead is not None
+
     def moved(self, received: int, handed: int, unacknowledged: int | None) -> bool:
         """Whether, since the last call, the ping or bytes before it have moved on.
 

@@ -9,11 +9,186 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gevent import Greenlet
+from gevent.hub import Hub, Waiter
 
 from muxws_green.errors import HeartbeatTimeoutError
-from muxws_green.interfaces import IHeartbeatPolicy
+from muxws_green.interfaces import IHeartbeat, IHeartbeatPolicy
+from muxws_green.protocol.liveness import Outflow
 from muxws_green.runtime.pings import new_nonce
 from muxws_green.runtime.waiting import WaitList
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
+
+#: Turns of the hub that the reader gets before a remote is believed dead. The first hands out what the loop had found
+#: already when the verdict fell, the second what lay in the sockets of a hub that was blocked until then.
+TURNS_BEFORE_DEATH = 2
+
+
+class Heartbeat:
+    """One connection's heartbeat.
+
+    Args:
+        link: The connection.
+        policy: Says when to ping and when to give up.
+    """
+
+    def __init__(self, link: Link, policy: IHeartbeatPolicy) -> None:
+        self._link = link
+        self._policy = policy
+        self._clock = link.clock
+        self._beat: IHeartbeat | None = None
+        self._outflow = Outflow()
+        self._greenlet: Greenlet | None = None
+        self._look = WaitList(link.parking, counted=False)
+        self._rests = False
+        self._pings_queued = 0
+        self._seen_bytes = 0
+        self._pinged: tuple[str, float] | None = None
+        #: Seconds of the last round trip; None before the first.
+        self.last_round_trip: float | None = None
+
+    def start(self) -> None:
+        """Begin; the connection is established, or about to be."""
+        self._beat = self._policy.start(self._clock.now(), new_nonce)
+        self._greenlet = Greenlet(self._run)
+        self._greenlet.name = f"heartbeat {self._link.id}"
+        self._greenlet.start()
+
+    def stop(self) -> None:
+        """The connection is over: let the greenlet end. Never switches."""
+        self._look.wake()
+
+    def received(self) -> None:
+        """The reader has messages."""
+        self._seen_bytes = self._link.transport.received_bytes
+        if self._beat is not None:
+            self._beat.received(self._clock.now())
+            self._stir()
+
+    def resumed(self) -> None:
+        """The reader had been held back; the remote may have spoken meanwhile."""
+        if self._beat is not None:
+            self._beat.leaving(self._clock.now())
+
+    def sent(self, frames: int) -> None:
+        """The writer has handed a batch of so many frames to the socket."""
+        if self._beat is None:
+            return
+        now = self._clock.now()
+        if frames > self._pings_queued:
+            self._beat.sent(now)
+        self._pings_queued = 0
+        self._note_outflow(now)
+        self._stir()
+
+    def pong(self, nonce: str) -> None:
+        """A pong that nobody else waits for."""
+        if self._pinged is not None and self._pinged[0] == nonce:
+            self.last_round_trip = self._clock.now() - self._pinged[1]
+            self._pinged = None
+
+    def _stir(self) -> None:
+        if self._rests:
+            self._rests = False
+            self._look.wake()
+
+    def _run(self) -> None:
+        link = self._link
+        try:
+            while link.cause is None and not self._beat_once():
+                pass
+        except BaseException as error:
+            # Its silent end would leave a connection that is never found dead.
+            link.crashed("heartbeat", error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _beat_once(self) -> bool:
+        """Look once, do what is due, and wait for the next time. True where the connection is over."""
+        link, beat = self._link, self._beat
+        assert beat is not None
+        now = self._clock.now()
+        self._note_life(now)
+        try:
+            nonce = beat.look(now)
+        except HeartbeatTimeoutError:
+            return self._bury()
+        if nonce is not None:
+            self._ping(nonce, now, beat)
+        due = beat.due()
+        self._rests = due is None
+        self._look.wait(None if due is None else self._outflow.look_at(now, due))
+        return link.cause is not None
+
+    def _ping(self, nonce: str, now: float, beat: IHeartbeat) -> None:
+        link, transport = self._link, self._link.transport
+        if not link.is_alive:
+            return
+        due = beat.due()
+        self._outflow.queued(
+            now,
+            now if due is None else due,
+            transport.received_bytes,
+            transport.sent_bytes,
+            transport.unacknowledged(),
+        )
+        self._pinged = (nonce, now)
+        self._pings_queued += 1
+        link.core.ping(nonce)
+        link.wake_writer()
+
+    def _note_life(self, now: float) -> None:
+        """Tell the policy of whatever speaks for the remote besides whole messages."""
+        beat, transport = self._beat, self._link.transport
+        assert beat is not None
+        if transport.received_bytes != self._seen_bytes:
+            # Part of a message, on a line so slow that the rest is still to come.
+            self._seen_bytes = transport.received_bytes
+            beat.received(now)
+        if self._link.intake.paused:
+            beat.leaving(now)
+        self._note_outflow(now)
+
+    def _note_outflow(self, now: float) -> None:
+        if not self._outflow.follows:
+            return
+        beat, transport = self._beat, self._link.transport
+        assert beat is not None
+        if self._outflow.moved(transport.received_bytes, transport.sent_bytes, transport.unacknowledged()):
+            beat.leaving(now)
+
+    def _bury(self) -> bool:
+        """The policy says that the remote is dead: believe it once the reader has had its turn. True where it is so."""
+        link, beat = self._link, self._beat
+        assert beat is not None
+        for _ in range(TURNS_BEFORE_DEATH):
+            wait_for_turn(link.home.hub)
+        if link.cause is not None:
+            return True
+        now = self._clock.now()
+        self._note_life(now)
+        try:
+            beat.look(now)
+        except HeartbeatTimeoutError as error:
+            link.terminate(error, abort_code=1000)
+            return True
+        return False
+
+
+def wait_for_turn(hub: Hub) -> None:
+    """Wait until the hub has handed out every event that its loop has found, and is about to look for more."""
+    waiter: Waiter[None] = Waiter(hub)
+    watcher = hub.loop.prepare()
+    watcher.start(waiter.switch)
+    # Something to do at once, so that the loop does not sleep before the next turn.
+    hub.loop.run_callback(_nothing)
+    try:
+        waiter.get()
+    finally:
+        watcher.stop()
+        watcher.close()
+
+
+def _nothing() -> None:
+    pass

@@ -119,6 +119,13 @@ class Link:
         """Whether the socket is open and nothing has gone wrong on it."""
         return self.cause is None and not self._failing
 
+    @property
+    def last_round_trip(self) -> float | None:
+        """Seconds of the last answered ping of anybody's; None before the first."""
+        if self.pings.last_round_trip is None and self._heartbeat is not None:
+            return self._heartbeat.last_round_trip
+        return self.pings.last_round_trip
+
     # Reading
 
     def start_reading(self) -> None:
@@ -163,7 +170,7 @@ class Link:
             self._read_ended(closed)
         except BaseException as error:
             # Whoever killed the reader, or whatever fault of ours this is: the connection must not outlive it in silence.
-            self._crashed("reader", error)
+            self.crashed("reader", error)
             if not isinstance(error, Exception):
                 raise
 
@@ -227,7 +234,7 @@ class Link:
             self.terminate(closed)
         except BaseException as error:
             # As for the reader: one of two loops must not end alone.
-            self._crashed("writer", error)
+            self.crashed("writer", error)
             if not isinstance(error, Exception):
                 raise
 
@@ -243,7 +250,7 @@ class Link:
                 transport.send(batch, binary)
                 stats.frames_sent += len(batch)
                 if heartbeat is not None and batch:
-                    heartbeat.sent()
+                    heartbeat.sent(len(batch))
                 outlet.batch_left()
             elif self._farewell is not None and not self._farewell_sent:
                 self._farewell_sent = True
@@ -253,7 +260,8 @@ class Link:
                 self._quiet.wake()
                 self._work.wait()
 
-    def _crashed(self, who: str, error: BaseException) -> None:
+    def crashed(self, who: str, error: BaseException) -> None:
+        """One of the connection's greenlets was killed or has failed: the others must not go on without it."""
         text = f"the {who} ended with {type(error).__name__}"
         closed = ConnectionClosed(text, code=1011, reason=text)
         closed.__cause__ = error
@@ -468,7 +476,8 @@ class Link:
 
     def pong(self, nonce: str) -> None:
         """A pong has arrived."""
-        self.pings.settle(nonce)
+        if not self.pings.settle(nonce) and self._heartbeat is not None:
+            self._heartbeat.pong(nonce)
 
     def goaway(self, code: int, reason: str | None) -> None:
         """The remote is going away."""

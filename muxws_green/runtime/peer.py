@@ -138,7 +138,7 @@ class Peer(Waitable):
             queued_bytes=link.core.lanes.queued_bytes if link is not None else 0,
             held_bytes=link.intake.held_bytes if link is not None else 0,
             late_frames=link.core.late_frames if link is not None else 0,
-            last_round_trip=link.pings.last_round_trip if link is not None else None,
+            last_round_trip=link.last_round_trip if link is not None else None,
             reconnects=self._supervisor.reconnects if self._supervisor is not None else 0,
         )
 

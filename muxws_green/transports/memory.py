@@ -246,11 +246,11 @@ class MemoryTransport:
         if self.closed_with is not None:
             raise ConnectionClosed("nothing can be sent after a close frame")
         self._waiting_bytes = sum(map(len, messages))
+        self.sent_bytes += self._waiting_bytes
         try:
             for message in messages:
                 self._put(message if binary else message.decode(), len(message))
                 self.sent.append(message)
-                self.sent_bytes += len(message)
                 self._waiting_bytes -= len(message)
         finally:
             self._waiting_bytes = 0

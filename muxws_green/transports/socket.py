@@ -201,6 +201,7 @@ class SocketTransport:
             raise self._closed()
         self._in_frame = True
         self._unsent_bytes = len(data)
+        self.sent_bytes += len(data)
         try:
             if len(data) <= self._piece_bytes:
                 self._unsent_bytes -= self._sock.send(data)
@@ -214,7 +215,6 @@ class SocketTransport:
                 raise self._closed() from error
             raise
         self._in_frame = False
-        self.sent_bytes += len(data)
 
     def _closed(self, message: str = "") -> ConnectionClosed:
         code, reason = self._end or _LOST

@@ -1,0 +1,96 @@
+"""The peers that this process has accepted and not yet lost, so that they can be told to go.
+
+Nobody tells long-lived connections that a server stops: the host sits through its whole grace time and then cuts them
+(C19). Here each of them gets a goaway, may finish its streams, and is closed with 1001. The set is weak and keeps
+nobody alive. Peers are added by `accept`; draining is started by `Server` and by the application's signal handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+from weakref import WeakSet
+
+import gevent
+
+#: What the close frames say.
+REASON = "server is going away"
+
+#: How much longer than its drain the close of one peer may take: its close frame, and the wait for the answer.
+CLOSING_SECONDS = 2.0
+
+
+class Drainable(Protocol):
+    """What a peer must have to be drained."""
+
+    @property
+    def id(self) -> str:
+        """The peer's name in logs."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is over for good."""
+
+    def _close(self, *, ws_code: int, reason: str, drain: float) -> None:
+        """Goaway; wait up to `drain` seconds for live streams and queued frames; close with `ws_code`.
+
+        Returns when the connection is over.
+        """
+
+
+#: Every accepted peer that is not gone.
+live: WeakSet[Drainable] = WeakSet()
+
+_closed_for_good = False
+
+
+def add(peer: Drainable) -> None:
+    """Count `peer` among those that `drain_all` reaches."""
+    live.add(peer)
+
+
+def is_open() -> bool:
+    """Whether this process still takes peers: False from the call of `drain_all` on."""
+    return not _closed_for_good
+
+
+def reopen() -> None:
+    """Take peers again after `drain_all`."""
+    global _closed_for_good
+    _closed_for_good = False
+
+
+def drain(peers: Iterable[Drainable], timeout: float, code: int = 1001) -> int:
+    """Close all `peers` at once, each as soon as its own streams have finished.
+
+    Args:
+        timeout: How many seconds streams may take to finish; 0 or less: none.
+        code: The WebSocket close code.
+
+    Returns:
+        How many of them are still there after that.
+    """
+    patience = max(timeout, 0.0)
+    leaving = [peer for peer in list(peers) if not peer.is_closed]
+    closing = [gevent.spawn(peer._close, ws_code=code, reason=REASON, drain=patience) for peer in leaving]
+    for greenlet, peer in zip(closing, leaving, strict=True):
+        greenlet.name = f"drain {peer.id}"
+    gevent.joinall(closing, timeout=patience + CLOSING_SECONDS)
+    return sum(not peer.is_closed for peer in leaving)
+
+
+def drain_all(timeout: float = 10.0) -> int:
+    """Send away every peer that this process has accepted, and take no new ones: an upgrade is answered with 503.
+
+    For hosts that we do not own, from a SIGTERM handler; the listener stays the host's to close. Each peer gets a
+    goaway, may finish its streams, and is closed with 1001.
+
+    Args:
+        timeout: How many seconds streams may take to finish; 0: none.
+
+    Returns:
+        How many peers were still there in the end, 0 in a process whose hub was not blocked. As soon as all are gone.
+    """
+    global _closed_for_good
+    _closed_for_good = True
+    return drain(live, timeout)
