@@ -1,7 +1,7 @@
 """Multiplexed, cancellable, two-way streams over one WebSocket, for blocking code on gevent.
 
-`connect` dials and stays connected; `WSGIApp`, `serve` and `accept` take connections inside any WSGI server that runs on
-gevent. Both give a `Peer`. The wire is `muxws.v1`, which the asyncio library `muxws` and browsers speak too.
+`connect` dials and stays connected; `WSGIApp`, `serve` and `accept` take connections inside any WSGI server that runs
+on gevent. Both give a `Peer`. The wire is `muxws.v1`, which the asyncio library `muxws` and browsers speak too.
 
 Importing this package patches nothing, opens nothing and starts nothing.
 """

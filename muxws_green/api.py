@@ -1,4 +1,5 @@
-"""How an application comes by a peer: `connect` dials, `accept` takes over a request, `serve` and `WSGIApp` do the rest.
+"""How an application comes by a peer: `connect` dials, `accept` takes over a request, `serve` and `WSGIApp` do the
+rest.
 
 Every option is checked, and the codec found, before a socket is opened or a byte is written.
 """
@@ -209,9 +210,7 @@ def resolve_heartbeat(
     return IdleHeartbeat(ping_interval, ping_timeout)
 
 
-def capture_hello(
-    codec: ICodec, payload: Any, headers: Mapping[str, Any] | None, timeout: float
-) -> Hello | None:
+def capture_hello(codec: ICodec, payload: Any, headers: Mapping[str, Any] | None, timeout: float) -> Hello | None:
     """The hello by value, encoded once; None where neither payload nor headers were given.
 
     Raises:
@@ -280,7 +279,8 @@ class _AcceptOptions:
         """Upgrade one request."""
         options = self.options
         if self._follows_settings and settings.codec != options.codec.name:
-            # The setting is read when a connection is made, so that an application may set it after this object is made.
+            # The setting is read when a connection is made, so that an application may set it after this object is
+            # made.
             options = self.options = replace(options, codec=resolve_codec())
         upgraded = upgrade(
             environ,
@@ -314,16 +314,14 @@ def accept(environ: Any, start_response: StartResponse | None = None, **options:
 
     Raises:
         OriginRefused: The page that asks is of an origin that is not allowed (403). Nothing has been written.
-        UpgradeRefused: The request is no such upgrade, or speaks another codec (400). Nothing has been written: answer it.
-        TransportUnsupportedError: This host does not hand over its socket; the message says what would help.
+        UpgradeRefused: The request is no such upgrade, or speaks another codec (400). Nothing has been written: answer
+        it. TransportUnsupportedError: This host does not hand over its socket; the message says what would help.
         CodecNotRegistered, ValueError, TypeError: An option is wrong.
     """
     return _AcceptOptions(**options).accept(environ, start_response)[0]
 
 
-def serve(
-    environ: Any, start_response: StartResponse | None = None, *, handler: StreamHandler, **options: Any
-) -> Any:
+def serve(environ: Any, start_response: StartResponse | None = None, *, handler: StreamHandler, **options: Any) -> Any:
     """Upgrade a WSGI request and serve it until the connection is over: the one-line WSGI body.
 
     A refused upgrade is answered here.
@@ -350,8 +348,8 @@ class WSGIApp:
         options: `allowed_origins`, `heartbeat`, `ping_interval`, `ping_timeout`, `max_payload_bytes`,
             `max_concurrent_streams`, `max_frame_bytes`, `send_buffer_bytes`, `receive_buffer_bytes`,
             `receive_pause_timeout`, `error_serializer`, `codec`, `clock`, `open_interceptors`,
-            `reply_headers_interceptors`, `incoming_headers_interceptors`: as `connect` has them; `allowed_origins` is an
-            iterable of origins, a `SameOrigin`, or a callable on the Origin value.
+            `reply_headers_interceptors`, `incoming_headers_interceptors`: as `connect` has them; `allowed_origins` is
+            an iterable of origins, a `SameOrigin`, or a callable on the Origin value.
 
     Raises:
         CodecNotRegistered, ValueError, TypeError: An option is wrong.

@@ -1,7 +1,7 @@
 """An echo server for tests and first steps: `python -m muxws_green.echo`.
 
-A stream whose opener has ended gets its payload back; any other gets each payload back as it comes, and the end when the
-opener ends.
+A stream whose opener has ended gets its payload back; any other gets each payload back as it comes, and the end when
+the opener ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def make_server(address: tuple[str, int], app: WSGIApp, via: str) -> pywsgi.WSGI
         from muxws_green.transports.hosts.geventwebsocket import leave_upgrade_to_app
 
         server = pywsgi.WSGIServer(address, app, handler_class=WebSocketHandler, log=None)
-        server.pre_start_hook = leave_upgrade_to_app
+        # An attribute that gevent-websocket's handler looks for on whatever server it runs under.
+        vars(server)["pre_start_hook"] = leave_upgrade_to_app
         return server
     if via == "pywsgi":
         return pywsgi.WSGIServer(address, app, log=None)
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--via",
         choices=("server", "pywsgi", "gevent-websocket"),
         default="server",
-        help="what hosts it: our own Server, a plain pywsgi server, or gevent-websocket's handler (default: %(default)s)",
+        help="what hosts it: our Server, a plain pywsgi server, or gevent-websocket's handler (default: %(default)s)",
     )
     parser.add_argument(
         "--max-concurrent-streams", type=int, default=100, help="streams that a client may have (default: %(default)s)"

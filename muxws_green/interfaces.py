@@ -147,19 +147,23 @@ class ITransport(Protocol):
     One greenlet receives, one sends; neither may wait for the other.
     """
 
-    #: Bytes that have been received so far, framing included. They grow while a message arrives piece by piece, which the
-    #: heartbeat takes for life; and bytes that have been handed over to be sent, those of a write that is not over included.
+    #: Bytes that have been received so far, framing included. They grow while a message arrives piece by piece, which
+    #: the heartbeat takes for life; and bytes that have been handed over to be sent, those of a write that is not over
+    #: included.
     received_bytes: int
     sent_bytes: int
-    #: True where `receive` has ended because the remote broke a WebSocket rule: this end is to close with the code it gave.
+    #: True where `receive` has ended because the remote broke a WebSocket rule: this end is to close with the code it
+    #: gave.
     violated: bool
 
     def attach(self, wake: Callable[[], None]) -> None:
         """Called once, before anything else. Call `wake` whenever the transport itself has something to write, such as
-        a pong or the answer to a close frame; `send` is called then, if need be without messages."""
+        a pong or the answer to a close frame; `send` is called then, if need be without messages.
+        """
 
     def receive(self) -> Sequence[str | bytes]:
-        """Wait for messages and return those that are there, oldest first: str for text, bytes for binary, at least one.
+        """Wait for messages and return those that are there, oldest first: str for text, bytes for binary, at least
+        one.
 
         Messages longer than the bound that it was built with end the connection. Raises `ConnectionClosed` with the
         code and reason of the remote's close frame, 1005 for an empty one, 1006 where there was none, or the code that
@@ -210,7 +214,8 @@ class IBackoffPolicy(Protocol):
 
     def delay(self, attempts: int, draw: Callable[[], float]) -> float:
         """Seconds to wait after `attempts` failures; `draw` gives a number in [-1, 1). Total: never raises for any
-        count from 0, never negative."""
+        count from 0, never negative.
+        """
 
     def should_retry(self, attempts: int) -> bool:
         """Whether another attempt is allowed after `attempts` failures."""
@@ -258,7 +263,7 @@ class IRegistry(Protocol):
     """Finds live peers by their tags."""
 
     def register(self, peer: IPeer) -> None:
-        """Index `peer` by its tags as they are now, replacing what was known of it; until it is lost or deregistered."""
+        """Index `peer` by its tags as they are now, in place of what was known of it, until it is lost or deregistered."""
 
     def deregister(self, peer: IPeer) -> None:
         """Forget `peer`; nothing happens if it is unknown."""

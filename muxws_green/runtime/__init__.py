@@ -1,0 +1,1 @@
+"""The greenlets of a connection, and what an application holds of them: peers and streams."""

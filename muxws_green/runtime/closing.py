@@ -40,7 +40,7 @@ class Callbacks:
     def __init__(self, name: Callable[[], str]) -> None:
         self._name = name
         self._pending: deque[Callable[[], object]] = deque()
-        self._greenlet: Greenlet | None = None
+        self._greenlet: Greenlet[..., None] | None = None
 
     @property
     def is_current(self) -> bool:

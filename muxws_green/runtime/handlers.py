@@ -1,7 +1,8 @@
-"""Runs the application's `on_stream` handler, one greenlet a stream, and answers for whatever comes of it (PROTOCOL §6).
+"""Runs the application's `on_stream` handler, one greenlet a stream, and answers for whatever comes of it (PROTOCOL
+§6).
 
-Nothing that a handler raises or leaks, be it a stray `gevent.Timeout`, GreenletExit or SystemExit, costs more than its own
-stream. A stream that ends under its handler stops it.
+Nothing that a handler raises or leaks, be it a stray `gevent.Timeout`, GreenletExit or SystemExit, costs more than its
+own stream. A stream that ends under its handler stops it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class HandlerRun:
         stop: Whether it may be stopped when the stream ends under it.
     """
 
-    __slots__ = ("_link", "_stream", "_handler", "_stop", "greenlet")
+    __slots__ = ("_handler", "_link", "_stop", "_stream", "greenlet")
 
     def __init__(self, link: Link, stream: Stream, handler: StreamHandler, stop: bool) -> None:
         self._link = link
@@ -100,8 +101,8 @@ class HandlerRun:
             if not inspect.isasyncgen(result):
                 result.close()
             raise TypeError(
-                f"the on_stream handler {self._handler!r} returned a {type(result).__name__}; handlers are plain blocking "
-                f"functions that call stream.send(), they are neither generators nor async"
+                f"the on_stream handler {self._handler!r} returned a {type(result).__name__}; handlers are plain "
+                f"blocking functions that call stream.send(), they are neither generators nor async"
             )
         self._link.hooks.result_discarded(self._handler, result)
 
@@ -122,8 +123,8 @@ class HandlerRun:
 def describe(error: BaseException, serializer: IErrorSerializer | None) -> tuple[Any, str | None]:
     """The payload and the reason of the reset that reports a handler's error.
 
-    Under a serializer of the application's the reason is the serialized value's own `"message"` where that is a str: one
-    that redacts, redacts both. A serializer or a `str()` that raises still leaves a reset to send.
+    Under a serializer of the application's the reason is the serialized value's own `"message"` where that is a str:
+    one that redacts, redacts both. A serializer or a `str()` that raises still leaves a reset to send.
 
     Returns:
         The payload, ABSENT for none, and the reason, None for none.

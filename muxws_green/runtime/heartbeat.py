@@ -1,7 +1,7 @@
 """The heartbeat greenlet of one connection: tells a policy what passes, queues its pings, declares death.
 
-The arithmetic is the policy's (`protocol.liveness`). It never writes, never waits for a write, and kills nobody: a death is
-handed to `Link.terminate` like any other end.
+The arithmetic is the policy's (`protocol.liveness`). It never writes, never waits for a write, and kills nobody: a
+death is handed to `Link.terminate` like any other end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Heartbeat:
         self._clock = link.clock
         self._beat: IHeartbeat | None = None
         self._outflow = Outflow()
-        self._greenlet: Greenlet | None = None
+        self._greenlet: Greenlet[..., None] | None = None
         self._look = WaitList(link.parking, counted=False)
         self._rests = False
         self._pings_queued = 0
@@ -180,7 +180,7 @@ def wait_for_turn(hub: Hub) -> None:
     """Wait until the hub has handed out every event that its loop has found, and is about to look for more."""
     waiter: Waiter[None] = Waiter(hub)
     watcher = hub.loop.prepare()
-    watcher.start(waiter.switch)
+    watcher.start(lambda: waiter.switch(None))
     # Something to do at once, so that the loop does not sleep before the next turn.
     hub.loop.run_callback(_nothing)
     try:

@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_count_fork)
 class Home:
     """The hub and the process of the greenlet that made it."""
 
-    __slots__ = ("hub", "_forks")
+    __slots__ = ("_forks", "hub")
 
     def __init__(self) -> None:
         self.hub: Hub = get_hub()
@@ -50,7 +50,9 @@ class Home:
         if get_hub() is self.hub and self._forks == _forks:
             return
         if self._forks != _forks:
-            raise RuntimeError("this peer belongs to the process that made it, not to one forked from that; dial anew here")
+            raise RuntimeError(
+                "this peer belongs to the process that made it, not to one forked from that; dial anew here"
+            )
         raise RuntimeError(
             "this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn), which runs fn there"
         )

@@ -24,7 +24,7 @@ class Inbox:
         refuse: Ends the stream for what it holds: called with the reason.
     """
 
-    __slots__ = ("items", "held_bytes", "dropping", "ended", "error", "waiters", "taker", "_intake", "refuse")
+    __slots__ = ("_intake", "dropping", "ended", "error", "held_bytes", "items", "refuse", "taker", "waiters")
 
     def __init__(self, intake: Intake, refuse: Callable[[str], None]) -> None:
         self._intake = intake
@@ -79,8 +79,8 @@ class Inbox:
 class Intake:
     """Everything held on one connection, and the pause that holds back the remote.
 
-    The reader pauses while the soft limit is passed, unless the greenlet that consumes the stream holding most is itself
-    waiting for something that reading must bring. A stream that keeps it there too long is ended alone.
+    The reader pauses while the soft limit is passed, unless the greenlet that consumes the stream holding most is
+    itself waiting for something that reading must bring. A stream that keeps it there too long is ended alone.
 
     Args:
         parking: The connection's waits.

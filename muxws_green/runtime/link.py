@@ -1,8 +1,8 @@
 """One socket's life: its reader, its writer, and the one way in which everything about it ends.
 
-A `Peer` has one link at a time; a dialler's next socket is a new link. The reader judges what arrives and never writes;
-the writer is the only greenlet that writes bytes. Whatever ends either of them, the heartbeat or the socket goes through
-`terminate`, which runs once: its body never switches, so that no kill and no timeout can cut it in half.
+A `Peer` has one link at a time; a dialer's next socket is a new link. The reader judges what arrives and never writes;
+the writer is the only greenlet that writes bytes. Whatever ends either of them, the heartbeat or the socket goes
+through `terminate`, which runs once: its body never switches, so that no kill and no timeout can cut it in half.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class Link:
         self.cause: ConnectionClosed | None = None
         self._stream_handler = stream_handler
         self._on_end = ended
-        self._reader: Greenlet | None = None
+        self._reader: Greenlet[..., None] | None = None
         self._serving = False
-        self._writer: Greenlet | None = None
+        self._writer: Greenlet[..., None] | None = None
         self._work = WaitList(self.parking, counted=False)
         self._quiet = WaitList(self.parking)
         self._over = WaitList(self.parking)
@@ -169,7 +169,8 @@ class Link:
         except ConnectionClosed as closed:
             self._read_ended(closed)
         except BaseException as error:
-            # Whoever killed the reader, or whatever fault of ours this is: the connection must not outlive it in silence.
+            # Whoever killed the reader, or whatever fault of ours this is: the connection must not outlive it in
+            # silence.
             self.crashed("reader", error)
             if not isinstance(error, Exception):
                 raise

@@ -50,8 +50,8 @@ class Peer(Waitable):
     """One end of a connection. `connect` and `accept` make peers; applications do not.
 
     A peer belongs to the hub and the process that made it. As a context manager it closes on leaving: own streams that
-    nobody waits for are cancelled and the rest drained; after an exception nothing is waited for. In `gevent.wait` it is
-    ready once it `is_closed`.
+    nobody waits for are cancelled and the rest drained; after an exception nothing is waited for. In `gevent.wait` it
+    is ready once it `is_closed`.
 
     Attributes:
         id: Names the present socket in logs, such as `a3f-17`; each socket has a new one.
@@ -156,8 +156,9 @@ class Peer(Waitable):
     def on_stream(self, handler: H | None = None, *, stop: bool = True) -> H | Callable[[H], H]:
         """Register the handler of streams that the remote opens; a decorator too.
 
-        It is called as `handler(payload, stream)`, each time in a greenlet of its own. What it raises reaches the opener as
-        RemoteError; a stream that it leaves open is ended for it. There is one handler: another replaces it and is logged.
+        It is called as `handler(payload, stream)`, each time in a greenlet of its own. What it raises reaches the
+        opener as RemoteError; a stream that it leaves open is ended for it. There is one handler: another replaces it
+        and is logged.
 
         Args:
             handler: A plain blocking function.
@@ -185,7 +186,8 @@ class Peer(Waitable):
         return callback
 
     def on_reconnect(self, callback: Callable[[int, Peer], T]) -> Callable[[int, Peer], T]:
-        """Call `callback(attempt, peer)` for each connection that is established again, counted from 1; a decorator too.
+        """Call `callback(attempt, peer)` for each connection that is established again, counted from 1; a decorator
+        too.
 
         When it runs the hello has been acknowledged. No stream survived; open anew what is needed.
         """
@@ -309,7 +311,9 @@ class Peer(Waitable):
         return link
 
     def _lost(self) -> ConnectionLost:
-        what = "the peer is closed" if self.is_closed else "the peer is between sockets; nothing is kept for the next one"
+        what = (
+            "the peer is closed" if self.is_closed else "the peer is between sockets; nothing is kept for the next one"
+        )
         error = ConnectionLost(what)
         error.__cause__ = self.close_cause
         return error
@@ -387,7 +391,8 @@ class Peer(Waitable):
         """Wait until the connection is over; in an acceptor, be its reader meanwhile.
 
         Returns:
-            In an acceptor the WSGI body that the host needs: `return peer.serve()`. In a dialer None, once it `is_closed`.
+            In an acceptor the WSGI body that the host needs: `return peer.serve()`. In a dialer None, once it
+            `is_closed`.
         """
         self._home.check()
         if self._dialer:
@@ -408,8 +413,8 @@ class Peer(Waitable):
     def close(self, code: int = ResetCode.NO_ERROR, reason: str | None = None, drain: float = 10.0) -> None:
         """Send goaway, let streams and queued frames finish, close the socket with 1000, and dial no more.
 
-        Returns when that is done; at once where it is called from a callback of this peer, and goes on in the background.
-        A stream whose handler is the caller is not waited for. Calling it again waits for the first.
+        Returns when that is done; at once where it is called from a callback of this peer, and goes on in the
+        background. A stream whose handler is the caller is not waited for. Calling it again waits for the first.
 
         Args:
             code: The code of the goaway.

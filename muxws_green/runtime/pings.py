@@ -17,7 +17,7 @@ def new_nonce() -> str:
 
 
 class _Ping:
-    __slots__ = ("began", "took", "error", "waiters")
+    __slots__ = ("began", "error", "took", "waiters")
 
     def __init__(self, parking: Parking) -> None:
         self.began = parking.clock.now()

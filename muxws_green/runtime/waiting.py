@@ -23,7 +23,7 @@ class Parking:
         clock: Measures deadlines.
     """
 
-    __slots__ = ("hub", "clock", "parked", "on_park")
+    __slots__ = ("clock", "hub", "on_park", "parked")
 
     def __init__(self, hub: Hub, clock: IClock) -> None:
         self.hub = hub
@@ -42,7 +42,7 @@ class WaitList:
         counted: Whether those who wait here are the application's, and wait for the remote.
     """
 
-    __slots__ = ("_parking", "_counted", "_waiters")
+    __slots__ = ("_counted", "_parking", "_waiters")
 
     def __init__(self, parking: Parking, *, counted: bool = True) -> None:
         self._parking = parking
