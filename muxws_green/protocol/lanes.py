@@ -3,7 +3,9 @@
 Each stream has a lane, in which order is kept. Connection-level frames go before all lanes at every batch. Lanes whose
 next frame is whole take turns, one frame each, up to `BATCH_BYTES`; after them lanes whose next frame is a fragment of
 something bigger take turns, at least one fragment a batch and at most one of a stream. So a small frame, and a ping,
-leaves at most one batch after it was queued however many streams send in bulk, and bulk always moves on.
+leaves at most one batch after it was queued however many streams send in bulk, and bulk always moves on. Opens leave in
+the order of their ids, or the remote would end the connection: the first fragment of an `open` takes its turn among the
+whole frames.
 
 Sizes are counted here for the send limits of DESIGN §5; who waits for room, and how, is the runtime's business.
 """
@@ -97,7 +99,7 @@ class Lanes:
         if whole:
             self.whole_bytes += size
         if len(items) == 1:
-            (self._whole if whole else self._bulk).append(lane)
+            (self._whole if whole or lane.open_unsent else self._bulk).append(lane)
 
     def put_first(self, lane: Lane, item: bytes | Splitter, size: int) -> None:
         """Queue what must leave before everything else, connection-level frames included; only on empty lanes."""
@@ -118,24 +120,24 @@ class Lanes:
             keep_unsent_open: Keep the first frame of an `open` of which nothing has left, since a reset for an id that
                 the remote never saw would break the connection; the rest of a fragmented one is dropped.
         """
-        if not lane.items:
+        items = lane.items
+        if not items:
             return
-        kept: bytes | None = None
-        if keep_unsent_open and lane.open_unsent:
-            first = lane.items[0]
-            kept = first if isinstance(first, bytes) else first.next_message()
-        self._leave(lane)
+        first = items[0]
         self.queued_bytes -= lane.queued_bytes
-        self.whole_bytes -= sum(len(item) for item in lane.items if isinstance(item, bytes))
-        lane.items.clear()
+        self.whole_bytes -= sum(len(item) for item in items if isinstance(item, bytes))
+        items.clear()
         lane.queued_bytes = 0
-        if kept is not None:
-            self.put(lane, kept, len(kept))
-
-    def _leave(self, lane: Lane) -> None:
-        """Take a lane that holds items out of its rotation."""
-        (self._whole if isinstance(lane.items[0], bytes) else self._bulk).remove(lane)
         self._pay(lane)
+        if keep_unsent_open and lane.open_unsent:
+            # The lane keeps its turn, since opens that were queued behind this one must leave behind it.
+            kept = first if isinstance(first, bytes) else first.next_message()
+            items.append(kept)
+            lane.queued_bytes = len(kept)
+            self.queued_bytes += len(kept)
+            self.whole_bytes += len(kept)
+        else:
+            (self._whole if isinstance(first, bytes) or lane.open_unsent else self._bulk).remove(lane)
 
     def _pay(self, lane: Lane) -> None:
         if lane.owes_reset:
@@ -157,52 +159,73 @@ class Lanes:
         """The messages that are to leave next, and the lanes in which a fragment could not be built (`Lane.failure`)."""
         batch: list[bytes] = []
         failed: list[Lane] = []
+        begun: list[Lane] = []
         if self._has_leader:
             self._has_leader = False
             # The least room there is: exactly one frame of the one lane.
-            if self._whole:
-                self._take_whole(batch, 1)
-            elif self._bulk:
-                self._take_fragments(batch, 0, failed)
+            self._take_whole(batch, 1, begun)
         batch.extend(self._control)
         self._control.clear()
         room = BATCH_BYTES - sum(map(len, batch))
         if self._whole:
-            room = self._take_whole(batch, room)
+            room = self._take_whole(batch, room, begun)
         if self._bulk:
             self._take_fragments(batch, room, failed)
+        self._bulk.extend(begun)
         return batch, failed
 
-    def _take_whole(self, batch: list[bytes], room: int) -> int:
+    def _take_whole(self, batch: list[bytes], room: int, begun: list[Lane]) -> int:
+        """Whole frames, and first fragments of opens: the lanes of those have had their turn and go to `begun`."""
         rotation = self._whole
         taken = 0
         while rotation and room > 0:
             lane = rotation.popleft()
             items = lane.items
-            message: bytes = items.popleft()  # type: ignore[assignment]  # only whole frames head this rotation
-            size = len(message)
+            message = items[0]
+            if isinstance(message, bytes):
+                size = len(message)
+                taken += size
+                lane.queued_bytes -= size
+                items.popleft()
+                if items:
+                    (rotation if type(items[0]) is bytes else self._bulk).append(lane)
+                elif lane.owes_reset:
+                    self._pay(lane)
+            else:
+                message = self._take_fragment(lane, message)
+                if not items:
+                    pass
+                elif isinstance(items[0], bytes):
+                    rotation.append(lane)
+                else:
+                    begun.append(lane)
             batch.append(message)
-            room -= size
-            taken += size
-            lane.queued_bytes -= size
+            room -= len(message)
             lane.open_unsent = False
-            if items:
-                (rotation if type(items[0]) is bytes else self._bulk).append(lane)
-            elif lane.owes_reset:
-                self._pay(lane)
         self.queued_bytes -= taken
         self.whole_bytes -= taken
         return room
+
+    def _take_fragment(self, lane: Lane, splitter: Splitter) -> bytes:
+        """The next fragment of the payload that heads a lane. Has changed nothing where the codec raises."""
+        before = splitter.remaining_bytes
+        message = splitter.next_message()
+        left = before - splitter.remaining_bytes
+        lane.queued_bytes -= left
+        self.queued_bytes -= left
+        if splitter.done:
+            lane.items.popleft()
+        return message
 
     def _take_fragments(self, batch: list[bytes], room: int, failed: list[Lane]) -> None:
         rotation = self._bulk
         served: list[Lane] = []
         while rotation:
             lane = rotation.popleft()
-            splitter: Splitter = lane.items[0]  # type: ignore[assignment]  # only payloads to be cut head this one
-            before = splitter.remaining_bytes
+            items = lane.items
+            splitter: Splitter = items[0]  # type: ignore[assignment]  # only payloads to be cut head this one
             try:
-                message = splitter.next_message()
+                message = self._take_fragment(lane, splitter)
             except Exception as error:  # a codec of the application's may raise anything; its stream alone pays
                 lane.failure = error
                 failed.append(lane)
@@ -211,18 +234,11 @@ class Lanes:
                 continue
             batch.append(message)
             room -= len(message)
-            left = before - splitter.remaining_bytes
-            lane.queued_bytes -= left
-            self.queued_bytes -= left
-            lane.open_unsent = False
-            if splitter.done:
-                lane.items.popleft()
-                if lane.items and isinstance(lane.items[0], bytes):
+            if items:
+                if isinstance(items[0], bytes):
                     self._whole.append(lane)
-                elif lane.items:
+                else:
                     served.append(lane)
-            else:
-                served.append(lane)
             if room <= 0:
                 break
         rotation.extend(served)
