@@ -51,7 +51,7 @@ def implementations(module: ModuleType) -> list[tuple[Any, InterfaceClass]]:
     return found
 
 
-def differences(implementation: Any, interface: InterfaceClass) -> list[str]:
+def differences(implementation: Any, interface: Any) -> list[str]:
     """Where the methods of a class, or a function, have other signatures than the interface says."""
     found = []
     for name, description in interface.namesAndDescriptions(all=True):

@@ -19,17 +19,7 @@ FOUND = [pair for module in modules() for pair in implementations(module) if pai
 
 #: Interfaces that nothing in the package implements yet.
 MISSING = {
-    "IBackoffPolicy",
-    "IClock",
-    "IConnectionSink",
-    "IDialer",
     "IErrorSerializer",
-    "IHeartbeat",
-    "IHeartbeatPolicy",
-    "IPeer",
-    "IRegistry",
-    "IStream",
-    "ITimerHandle",
 }
 
 
