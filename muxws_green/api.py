@@ -387,7 +387,7 @@ class WSGIApp:
                 raise
             return refuse(error, environ, start_response)
         self._peers.add(peer)
-        peer.on_close(lambda _reason: self._peers.discard(peer))
+        peer._on_loss(self._peers.discard)
         peer.on_stream(self._handler)
         if self._on_connect is not None:
             self._on_connect(peer)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from gevent import Greenlet, getcurrent
 
-logger = logging.getLogger("muxws.peer")
+from muxws_green.runtime.guard import guarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +57,10 @@ class Callbacks:
     def _run(self) -> None:
         try:
             while self._pending:
-                guarded(self._pending.popleft())
+                callback = self._pending.popleft()
+                guarded(callback, "muxws: the callback %r raised", callback)
         finally:
             self._greenlet = None
             if self._pending:
                 # A callback ended this greenlet, by a kill or worse; those behind it still run.
                 self.add(self._pending.popleft())
-
-
-def guarded(callback: Callable[[], object]) -> None:
-    """Call a callback of the application's; what it raises is logged and changes nothing."""
-    try:
-        callback()
-    except (KeyboardInterrupt, SystemExit):
-        # These are addressed to the program.
-        raise
-    except BaseException:  # a stray gevent.Timeout is no Exception, and no reason to lose the callbacks behind it
-        logger.exception("muxws: the callback %r raised", callback)

@@ -18,6 +18,7 @@ from greenlet import GreenletExit
 from muxws_green.errors import ResetCode, StreamReset
 from muxws_green.protocol.frames import ABSENT
 from muxws_green.protocol.states import LIVE, StreamState
+from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.options import default_error_serializer
 
 if TYPE_CHECKING:
@@ -129,14 +130,9 @@ def describe(error: BaseException, serializer: IErrorSerializer | None) -> tuple
     Returns:
         The payload, ABSENT for none, and the reason, None for none.
     """
-    try:
-        value = (serializer or default_error_serializer)(error)
-    except Exception:
-        logger.exception("muxws: the error serializer raised; the reset goes without a payload")
-        return ABSENT, None
-    if serializer is None:
-        reason: str | None = value["message"]
-    else:
-        message = value.get("message") if isinstance(value, dict) else None
-        reason = message if isinstance(message, str) else None
-    return (ABSENT if value is None else value), reason
+    value = guarded(
+        lambda: (serializer or default_error_serializer)(error),
+        "muxws: the error serializer raised; the reset goes without a payload",
+    )
+    message = value.get("message") if isinstance(value, dict) else None
+    return (ABSENT if value is None else value), (message if isinstance(message, str) else None)

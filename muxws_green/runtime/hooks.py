@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from muxws_green.protocol.frames import FRAME_TYPES, Frame, from_mapping
+from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.stream import checked_metadata
 
 if TYPE_CHECKING:
@@ -64,10 +65,11 @@ class Hooks:
         """Show one frame to the observers and to the log."""
         frame = from_mapping(dict(envelope))
         for hook in list(self._frames):
-            try:
-                hook(direction, frame, byte_length)
-            except Exception:  # a hook's failure changes nothing on the connection
-                logger.exception("muxws conn=%s an on_frame hook raised", connection_id)
+            guarded(
+                lambda hook=hook: hook(direction, frame, byte_length),  # type: ignore[misc]
+                "muxws conn=%s an on_frame hook raised",
+                connection_id,
+            )
         if frame_logger.isEnabledFor(logging.DEBUG):
             frame_logger.debug(frame_line(connection_id, direction, frame, byte_length))
 
@@ -98,12 +100,12 @@ class Hooks:
             return
         view = MappingProxyType(dict(headers or {}))
         for interceptor in list(self._incoming.values()):
-            try:
-                interceptor(view, stream)
-            except Exception:  # runs in the reader: logged only, as PROTOCOL §9 says
-                logger.exception(
-                    "muxws conn=%s stream=%s an incoming headers interceptor raised", connection_id, stream.id
-                )
+            guarded(
+                lambda interceptor=interceptor: interceptor(view, stream),  # type: ignore[misc]
+                "muxws conn=%s stream=%s an incoming headers interceptor raised",
+                connection_id,
+                stream.id,
+            )
 
     def result_discarded(self, handler: object, result: object) -> None:
         """Log once per handler that what it returned went nowhere."""

@@ -130,7 +130,9 @@ class Intake:
             while self.held_bytes > self.soft_bytes // 2 and not self._closed and not self._is_waited_for():
                 until = self._progress + self.pause_timeout
                 if not self._resume.wait(until) and parking.clock.now() >= self._progress + self.pause_timeout:
-                    self._end_biggest(f"nothing was consumed for {self.pause_timeout} s")
+                    # Nobody has taken anything, so whoever holds much is stuck; the others have waited long enough.
+                    while self._holders and self.held_bytes > self.soft_bytes // 2:
+                        self._end_biggest(f"nothing was consumed for {self.pause_timeout} s")
         finally:
             self.paused = False
             parking.on_park = told

@@ -19,7 +19,8 @@ from muxws_green.errors import (
     StreamTimeout,
 )
 from muxws_green.interfaces import IPeer, ITransport
-from muxws_green.runtime.closing import Callbacks, CloseReason, guarded
+from muxws_green.runtime.closing import Callbacks, CloseReason
+from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.home import Home
 from muxws_green.runtime.hooks import (
@@ -182,7 +183,7 @@ class Peer(Waitable):
         self._close_callbacks.append(callback)
         final = self._final
         if final is not None:
-            guarded(lambda: callback(final))
+            guarded(lambda: callback(final), "muxws conn=%s the on_close callback %r raised", self.id, callback)
         return callback
 
     def on_reconnect(self, callback: Callable[[int, Peer], T]) -> Callable[[int, Peer], T]:

@@ -19,6 +19,7 @@ from muxws_green.errors import ConnectionClosed, StreamTimeout
 from muxws_green.interfaces import IBackoffPolicy, IDialer
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
+from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.waiting import Parking, WaitList
 
 if TYPE_CHECKING:
@@ -196,11 +197,9 @@ class Supervisor:
         """Ask the application, whose own failure changes nothing. Whatever it did with the peer meanwhile stands."""
         if self._retry_if is None:
             return True
-        try:
-            return bool(self._retry_if(error)) or self._stopped
-        except Exception:
-            logger.exception("muxws conn=%s retry_if raised; the attempt is repeated", self._peer.id)
-            return True
+        judge = self._retry_if
+        verdict = guarded(lambda: bool(judge(error)), "muxws conn=%s retry_if raised", self._peer.id)
+        return verdict is not False or self._stopped
 
     def _attempt(self) -> Link | None:
         """Dial, greet, establish. None where it was stopped meanwhile."""

@@ -6,6 +6,7 @@ kill. The last comes out as that same object. Leaving a wait, however, takes its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from gevent import getcurrent
@@ -57,7 +58,7 @@ class WaitList:
         """Wait to be woken.
 
         Args:
-            until: The clock's time at which to give up; None: never.
+            until: The clock's time at which to give up; None or infinite: never.
 
         Returns:
             False where the time came first.
@@ -75,7 +76,7 @@ class WaitList:
                 parking.parked.add(current)
                 if parking.on_park is not None:
                     parking.on_park()
-            if until is not None:
+            if until is not None and until != math.inf:
                 delay = until - parking.clock.now()
                 timer = parking.clock.call_later(delay if delay > 0 else 0.0, lambda: waiter.switch(False))
             return waiter.get()
