@@ -122,8 +122,6 @@ class MessageReader:
         Returns:
             A str for each text message, bytes for each binary one; often empty.
         """
-        if self._dropping:
-            return []
         position = 0
         rest = self._rest
         messages: list[str | bytes] = []
@@ -297,8 +295,6 @@ class MessageReader:
     def _take_close(self, payload: bytes) -> None:
         try:
             close = CloseRules.parse(payload)
-        except UnicodeDecodeError as error:
-            self._fail(INVALID_DATA, f"the reason of a close frame is not UTF-8 at byte {error.start}")
         except BrokenRule:
             self._fail(PROTOCOL_ERROR, "a close frame with an invalid code")
         else:

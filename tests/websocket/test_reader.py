@@ -300,6 +300,17 @@ def test_a_broken_rule_is_found_in_the_first_two_bytes_of_the_frame(client, name
 
 
 @both_sides
+@pytest.mark.parametrize("name", list(violations(False)))
+def test_a_broken_rule_is_found_in_bytes_of_its_own(client, name):
+    good, bad = violations(client)[name]
+    under_test = reader(client)
+    assert under_test.feed(good) == (["ab"] if name == "continuation after the end" else [])
+    assert under_test.violation is None
+    assert under_test.feed(bad) == []
+    assert code_of(under_test) == 1002
+
+
+@both_sides
 @pytest.mark.parametrize("opcode", [CLOSE, PING, PONG])
 @pytest.mark.parametrize("size", [126, 127, 65536, 2**63])
 def test_a_control_frame_of_more_than_125_bytes_is_found_at_the_end_of_its_length(client, opcode, size):
@@ -414,6 +425,28 @@ def test_an_incomplete_frame_is_kept_once(client):
     finally:
         tracemalloc.stop()
     assert peak - before < 1.5 * size
+
+
+@both_sides
+def test_nothing_is_kept_of_a_message_that_will_not_end(client):
+    size = 2**19
+    ends = [close(1000, client=client), frame("", 3, client=client), frame(b"\xff" * size, client=client)]
+    for end in ends:
+        under_test = reader(client, 2 * size)
+        begun = frame(b"x" * size, BINARY, client=client, fin=False)
+        last = end if len(end) > size else begun + end
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            assert under_test.feed(last[: size - 5]) == []
+            kept, _ = tracemalloc.get_traced_memory()
+            assert under_test.feed(last[size - 5 :]) == []
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert under_test.close or under_test.violation
+        assert kept - before > size / 2
+        assert after - before < 10_000
 
 
 @both_sides
