@@ -1,0 +1,85 @@
+"""Hosts on `gevent.pywsgi`: its server, gunicorn's workers around it, our own, and gevent-websocket's handler where
+that has left the upgrade to the application.
+
+For a request that asks for a WebSocket `wsgi.input` is the bare reader on the socket. It may have read the first frames
+together with the head of the request; whatever is left in it would be parsed as the next request, and so would what
+arrives later, unless the reader is closed: a closed reader ends the connection for pywsgi, without a word in its logs.
+Closing it also frees its buffer, and lets a close of the socket close the descriptor.
+"""
+
+from __future__ import annotations
+
+from io import BufferedReader
+from typing import TYPE_CHECKING, Any
+
+from muxws_green.errors import TransportUnsupportedError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+    from gevent.pywsgi import WSGIHandler
+    from gevent.socket import socket as GeventSocket  # noqa: N812
+
+    from muxws_green.websocket import UpgradeAnswer
+
+
+class PywsgiHost:
+    """One request on pywsgi. Made by `find`."""
+
+    def __init__(
+        self, sock: GeventSocket, rfile: BufferedReader, start_response: StartResponse, handler: WSGIHandler | None
+    ) -> None:
+        self.sock = sock
+        self._rfile = rfile
+        self._start_response = start_response
+        self._handler = handler
+
+    @classmethod
+    def find(cls, environ: dict[str, Any], start_response: StartResponse) -> PywsgiHost | None:
+        """The host of this request, or None where it is no pywsgi."""
+        handler: Any = getattr(start_response, "__self__", None)
+        if hasattr(handler, "connection_upgraded"):
+            return cls(handler.socket, handler.rfile, start_response, handler)
+        # `start_response` has been wrapped on its way here.
+        rfile = environ.get("wsgi.input")
+        sock = getattr(getattr(rfile, "raw", None), "_sock", None)
+        if isinstance(rfile, BufferedReader) and sock is not None and environ.get("wsgi.input_terminated") is False:
+            return cls(sock, rfile, start_response, None)
+        return None
+
+    def switch(self, answer: UpgradeAnswer) -> bytes:
+        """Send the 101 through pywsgi, which then logs it, and leave it nothing to read."""
+        if self._handler is not None and self._handler.headers_sent:
+            raise TransportUnsupportedError("an answer to this request has begun already")
+        leftover = take_buffered(self._rfile, self.sock)
+        write = self._start_response(f"{answer.status} {answer.reason}", answer.headers)
+        try:
+            write(b"")
+        except OSError:
+            # The client has gone; the first read says so to whoever serves the connection.
+            pass
+        self._rfile.close()
+        if self._handler is not None:
+            self._handler.close_connection = True
+        return leftover
+
+    def finish(self) -> list[bytes]:
+        """An empty body, as all has been said."""
+        return []
+
+    def detach(self) -> bool:
+        """Only the handler of our own server can let go of its socket."""
+        let_go = getattr(self._handler, "let_go", None)
+        return let_go is not None and let_go()
+
+
+def take_buffered(rfile: BufferedReader, sock: GeventSocket) -> bytes:
+    """Take what `rfile` has read of `sock` and nobody has used yet. Leaves `sock` without a timeout."""
+    sock.settimeout(0.0)
+    try:
+        # Where nothing is buffered this reads the socket once; a TLS socket that has nothing raises SSLWantReadError.
+        buffered = rfile.peek()
+    except OSError:
+        buffered = b""
+    finally:
+        sock.settimeout(None)
+    return rfile.read(len(buffered)) if buffered else b""

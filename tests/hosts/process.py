@@ -1,0 +1,109 @@
+"""Servers as child processes, and what their clients see; every wait is bounded and every child is ended by its id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.transports.raw import PATIENCE, authority
+
+ROOT = Path(__file__).parents[2]
+
+#: Host name -> gunicorn's worker class.
+WORKERS = {
+    "gunicorn gevent": "gevent",
+    "gunicorn gevent_wsgi": "gevent_wsgi",
+    "gunicorn gevent_pywsgi": "gevent_pywsgi",
+    "gunicorn gevent-websocket handler": "muxws_green.transports.hosts.geventwebsocket.GreenWebSocketWorker",
+    "gunicorn gevent-websocket after": "geventwebsocket.gunicorn.workers.GeventWebSocketWorker",
+    "gunicorn sync": "sync",
+}
+
+
+class HostProcess:
+    """A running server. Made by `serving`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], address: Any, family: int, directory: Path) -> None:
+        self.process = process
+        self.address = address
+        self.family = family
+        self._directory = directory
+
+    def connect(self) -> Any:
+        """A plain connection to it."""
+        from gevent import socket as gevent_socket
+
+        sock = gevent_socket.socket(self.family, socket.SOCK_STREAM)
+        sock.settimeout(PATIENCE)
+        sock.connect(self.address)
+        return sock
+
+    def access_log(self) -> list[str]:
+        """The lines that tell of requests."""
+        return (self._directory / "access").read_text().splitlines()
+
+    def errors(self) -> str:
+        """What it has written to its standard error."""
+        return (self._directory / "stderr").read_text()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal, and wait until it is gone."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(PATIENCE)
+                raise
+
+
+@contextmanager
+def serving(
+    host: str, directory: Path, app: str = "plain", *, tls: bool = False, unix: bool = False
+) -> Iterator[HostProcess]:
+    """One of the hosts, serving one of `apps`; ended, and asked to be silent, when the block is left."""
+    family = socket.AF_UNIX if unix else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.bind(str(directory / "sock") if unix else ("127.0.0.1", 0))
+        listener.listen(128)
+        address, fd = listener.getsockname(), listener.fileno()
+        log = directory / "access"
+        log.touch()
+        pem = ""
+        if tls:
+            certificate = authority().issue_cert("localhost", "127.0.0.1")
+            pem = str(directory / "server.pem")
+            certificate.private_key_and_cert_chain_pem.write_to_path(pem)
+        if host in WORKERS:
+            command = [
+                *("-m", "gunicorn", "-k", WORKERS[host], "--bind", f"fd://{fd}", "--log-level", "warning"),
+                *("--access-logfile", str(log), "--graceful-timeout", "2", "--no-control-socket"),
+                *(("--certfile", pem) if pem else ()),
+                "tests.hosts.gunicorn_app:application",
+            ]
+        else:
+            command = ["-m", "tests.hosts.serve", host, app, str(fd), str(log), *([pem] if pem else [])]
+        with (directory / "stderr").open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore::DeprecationWarning", *command],
+                cwd=ROOT,
+                env={**os.environ, "MUXWS_TEST_APP": app, "PYTHONPATH": str(ROOT)},
+                pass_fds=[fd],
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+            )
+    server = HostProcess(process, address, family, directory)
+    try:
+        yield server
+    finally:
+        # gunicorn takes a second longer to stop gracefully.
+        server.stop(signal.SIGQUIT if host in WORKERS else signal.SIGTERM)
