@@ -4,5 +4,6 @@ The fake clock lets minutes of heartbeats and backoff pass in milliseconds over 
 """
 
 from muxws_green.testing.clock import FakeClock, FakeTimer, NoProgressError, settle
+from muxws_green.testing.pairs import PeerPair, established_peer, peer_pair
 
-__all__ = ["FakeClock", "FakeTimer", "NoProgressError", "settle"]
+__all__ = ["FakeClock", "FakeTimer", "NoProgressError", "settle", "PeerPair", "established_peer", "peer_pair"]
