@@ -219,27 +219,24 @@ class Outflow:
     the number of those bytes goes down, the ping is leaving. Where it stands still the remote has stopped taking them,
     and the wait runs on.
 
-    The runtime calls `queued` for each ping, and while it is `following` one, `moved` before each look and after each
-    write; it looks again at `look_at`. Counters are of bytes since the connection began. `handed` includes those of a
+    The runtime calls `queued` for each ping, and while it `follows` one, `moved` before each look and after each write;
+    it looks again at `look_at`. Counters are of bytes since the connection began. `handed` includes those of a
     write that is not over, as `unacknowledged` does; a count of `handed` that leaves out some framing makes it see less
     movement, never more.
     """
 
-    __slots__ = ("_acked", "_ahead", "_handed", "_queued", "_received", "_span")
+    __slots__ = ("_acked", "_ahead", "_handed", "_left", "_queued", "_received", "_span")
 
     def __init__(self) -> None:
-        #: Bytes that go before the ping; None where no ping is followed.
+        #: Bytes that go before the ping; None where no ping is unanswered.
         self._ahead: int | None = None
+        #: All of those have been acknowledged, as far as can be known, and the ping has been handed over.
+        self._left = False
         self._received = -1
         self._handed = 0
         self._acked: int | None = None
         self._queued = 0.0
         self._span = 0.0
-
-    @property
-    def following(self) -> bool:
-        """Whether there is a ping of which `moved` could tell anything."""
-        return self._ahead is not None
 
     def queued(self, now: float, due: float, received: int, handed: int, unacknowledged: int | None) -> None:
         """A ping has been queued and will be part of the next write.
@@ -253,6 +250,7 @@ class Outflow:
         """
         if self._ahead is None or received != self._received:
             self._ahead = handed
+            self._left = False
             self._received = received
             self._handed = handed
             self._acked = None if unacknowledged is None else handed - unacknowledged
@@ -262,7 +260,7 @@ class Outflow:
     @property
     def follows(self) -> bool:
         """Whether there is a ping that may still be on its way; `moved` is False where there is none."""
-        return self._ahead is not None
+        return self._ahead is not None and not self._left
 
     def moved(self, received: int, handed: int, unacknowledged: int | None) -> bool:
         """Whether, since the last call, the ping or bytes before it have moved on.
@@ -272,21 +270,23 @@ class Outflow:
             handed: Bytes handed to the socket.
             unacknowledged: How many of those the remote has not acknowledged; None where that cannot be known.
         """
-        if self._ahead is None:
+        if self._ahead is None or self._left:
             return False
         if received != self._received:
             self._ahead = None
             return False
-        before, self._handed = self._handed, handed
-        left_now = before <= self._ahead < handed
+        handed_before, self._handed = self._handed, handed
+        handed_over = handed_before <= self._ahead < handed
         if unacknowledged is None:
-            return left_now
+            self._left = handed > self._ahead
+            return handed_over
         acked_before, self._acked = self._acked, handed - unacknowledged
         if acked_before is None:
             acked_before = self._acked
-        # Nothing is in the way and it is still here: the writer has not had its turn.
+        self._left = handed > self._ahead <= self._acked
+        # Nothing is in its way and it is still here: the writer has not had its turn.
         waiting_for_us = handed <= self._ahead and not unacknowledged
-        return left_now or waiting_for_us or acked_before < min(self._acked, self._ahead)
+        return handed_over or waiting_for_us or acked_before < min(self._acked, self._ahead)
 
     def look_at(self, now: float, due: float) -> float:
         """When to look again, at the latest: sooner than `due` while bytes before the ping have not been acknowledged.

@@ -382,11 +382,12 @@ def test_who_answers_every_ping_in_time_lives(interval, timeout, events):
 
 def test_a_ping_that_has_left_is_not_on_its_way():
     flow = Outflow()
-    assert not flow.following
+    assert not flow.follows
     flow.queued(0.0, 10.0, received=0, handed=500, unacknowledged=0)
-    assert flow.following
+    assert flow.follows
     # The write with the ping.
     assert flow.moved(0, 540, 40)
+    assert not flow.follows
     assert not flow.moved(0, 540, 40)
     assert not flow.moved(0, 540, 0)
     # What is sent behind it has nothing to do with it.
@@ -403,8 +404,10 @@ def test_bytes_before_it_are_followed_until_the_last_is_acknowledged():
     assert flow.moved(0, 100_040, 50_000)
     assert flow.moved(0, 150_000, 99_000)
     assert not flow.moved(0, 150_000, 99_000)
+    assert flow.follows
     # The step that takes the ping along too.
     assert flow.moved(0, 150_000, 10_000)
+    assert not flow.follows
     assert not flow.moved(0, 150_000, 5_000)
 
 
@@ -425,7 +428,9 @@ def test_where_nothing_is_known_of_the_kernel_only_the_write_counts():
     flow = Outflow()
     flow.queued(0.0, 10.0, received=0, handed=500, unacknowledged=None)
     assert not flow.moved(0, 500, None)
+    assert flow.follows
     assert flow.moved(0, 540, None)
+    assert not flow.follows
     assert not flow.moved(0, 9000, None)
     assert flow.look_at(1.0, 10.0) == 10.0
 
@@ -434,7 +439,7 @@ def test_an_answer_ends_it():
     flow = Outflow()
     flow.queued(0.0, 10.0, received=7, handed=500, unacknowledged=400)
     assert not flow.moved(8, 500, 300)
-    assert not flow.following
+    assert not flow.follows
     assert not flow.moved(8, 500, 200)
     assert flow.look_at(1.0, 10.0) == 10.0
 
@@ -445,7 +450,9 @@ def test_the_first_unanswered_ping_is_followed_and_after_an_answer_the_next():
     flow.queued(5.0, 10.0, received=7, handed=90_000, unacknowledged=89_900)
     assert flow.moved(7, 90_000, 89_000)
     assert not flow.moved(7, 90_000, 88_000)
+    assert not flow.follows
     flow.queued(10.0, 15.0, received=8, handed=90_000, unacknowledged=88_000)
+    assert flow.follows
     assert flow.moved(8, 90_000, 87_000)
 
 
@@ -468,7 +475,7 @@ def play(policy, line, ping_bytes=40):
     now = beat.due()
     first = None
     for _ in range(100_000):
-        if flow.following and flow.moved(0, line.handed, line.unacknowledged(now)):
+        if flow.follows and flow.moved(0, line.handed, line.unacknowledged(now)):
             beat.leaving(now)
         try:
             nonce = beat.look(now)
