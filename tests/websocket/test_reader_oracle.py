@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from websockets.protocol import OPEN
@@ -154,6 +155,7 @@ def pieces_of(draw: st.DrawFn, stream: bytes) -> list[bytes]:
     return [stream[start:stop] for start, stop in pairwise(cuts)]
 
 
+@pytest.mark.slow
 @given(streams())
 @example((False, 130, [frame("a" * 130, client=False, fin=False) + frame("b", PING, client=False)]))
 @example((True, 20, [frame("a", client=True, fin=False) + close(1000, client=True)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Literal
 
 import pytest
@@ -15,7 +16,8 @@ both_sides = pytest.mark.parametrize("client", [False, True], ids=["server", "cl
 
 
 def xor(data: bytes, key: bytes) -> bytes:
-    return bytes(byte ^ key[at % 4] for at, byte in enumerate(data))
+    repeated = (key * (len(data) // 4 + 1))[: len(data)]
+    return bytes(map(operator.xor, data, repeated))
 
 
 def head(
