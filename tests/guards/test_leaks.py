@@ -17,7 +17,7 @@ import gevent.socket
 import pytest
 import tests.guards.leaks
 
-tests.guards.leaks.PATIENCE = 0.1
+tests.guards.leaks.PATIENCE = 0.5
 kept = []
 gate = gevent.event.Event()
 

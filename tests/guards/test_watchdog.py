@@ -116,7 +116,7 @@ def test_a_test_that_swallows_its_failure_ends_the_process(guarded) -> None:
 
 
 def test_what_tidies_up_behind_a_hanging_test_is_ended_too(guarded) -> None:
-    result = guarded(SHORT_GRACE + TIDY_UP)
+    result = guarded(SHORT_GRACE.replace("0.2", "1.0") + TIDY_UP)
     result.assert_outcomes(passed=1, failed=1, errors=1)
 
 
