@@ -104,8 +104,11 @@ def test_abort_wakes_this_ends_reader_and_writer_and_the_others_writer():
     left.send([bytes(10)], True)
     writer = gevent.spawn(refused, left, [b"x"])
     assert is_waiting(writer)
-    left.abort()
+    left.abort(1000)
     assert writer.get(timeout=1.0).code == 1006
+    assert right.receive() == [bytes(10)]
+    # Not 1000: a real transport would have been in the middle of a frame.
+    assert ended(right).code == 1006
     assert reader.get(timeout=1.0).code == 1006
 
     left, right = memory_pair(capacity_bytes=10)

@@ -95,6 +95,7 @@ def fill(sock: GeventSocket) -> int:
             taken += sent
     except BlockingIOError:
         pass
+    sock.settimeout(None)
     return taken
 
 
@@ -406,6 +407,53 @@ def test_abort_never_waits_for_room(ends):
     assert not data.strip(b"\0")
 
 
+@pytest.mark.case("C13")
+def test_abort_in_the_turn_in_which_the_socket_becomes_ready_ends_the_reader(ends):
+    """The reader is woken as usual, and finds a socket that is closed."""
+    reader = gevent.spawn(ends.ended)
+    settle()
+    ends.raw.send(TEXT, b"too late")
+    abort_in_the_next_turn(ends.transport)
+    assert reader.get(timeout=PATIENCE).code == 1006
+
+
+@pytest.mark.case("C13")
+def test_abort_in_the_turn_in_which_the_socket_becomes_ready_ends_the_writer(ends):
+    writer = ends.stuck_writer()
+    ends.raw.sock.settimeout(0.0)
+    with pytest.raises(OSError, match=r"unavailable|complete"):
+        while True:
+            ends.raw.sock.recv(65_536)
+    abort_in_the_next_turn(ends.transport)
+    assert writer.get(timeout=PATIENCE).code == 1006
+
+
+def abort_in_the_next_turn(transport: SocketTransport) -> None:
+    """Abort from a greenlet that the loop wakes, for another socket, before it wakes those that wait on this one."""
+    near, far = unix_pair()
+
+    def abort() -> None:
+        near.recv(1)
+        transport.abort(1000)
+
+    aborting = gevent.spawn(abort)
+    gevent.sleep(0)
+    # The loop begins with what became ready last.
+    far.sendall(b"x")
+    aborting.get(timeout=PATIENCE)
+    near.close()
+    far.close()
+
+
+def test_abort_ends_tls_as_its_rules_want(role):
+    ends = Ends("tls", role)
+    ends.raw.sock.suppress_ragged_eofs = False
+    ends.transport.abort(1000)
+    assert ends.raw.frames(1)[0].close_code == 1000
+    assert ends.raw.sock.recv(1) == b""
+    ends.finish()
+
+
 @pytest.mark.case("C11")
 def test_nothing_follows_a_write_that_was_cut_short(ends):
     message = bytes(range(1, 256)) * 20_000
@@ -414,15 +462,18 @@ def test_nothing_follows_a_write_that_was_cut_short(ends):
     assert not writer.ready()
     writer.kill(timeout=PATIENCE)
     assert ends.refused([b"next"]).code == 1006
-    with pytest.raises(ConnectionClosed):
-        ends.transport.close(1000, "")
     reader = gevent.spawn(ends.raw.rest)
     settle()
+    # There is room now, and still no close frame may go into the middle of the message.
     ends.transport.abort(1000)
     frames, cut = split_frames(reader.get(timeout=PATIENCE))
     assert [sent.payload for sent in frames] == [b"whole"]
-    # 14 bytes of header with the mask, and less than the whole message.
-    assert 14 < len(cut) < len(message)
+    pretended = bytes([cut[0], cut[1] & 0x80 | 127]) + (len(cut) - (14 if ends.masked else 10)).to_bytes(8, "big")
+    (beginning,) = split_frames(pretended + cut[10:])[0]
+    assert 0 < len(beginning.payload) < len(message)
+    assert message.startswith(beginning.payload)
+    with pytest.raises(ConnectionClosed):
+        ends.transport.close(1000, "")
 
 
 def test_the_callers_own_timeout_comes_out_of_a_wait_as_itself(ends):
@@ -445,24 +496,35 @@ def test_reading_goes_on_while_a_write_is_stuck(ends):
     writer.get(timeout=PATIENCE)
 
 
-def test_a_fast_remote_does_not_keep_the_hub_to_itself(ends):
-    """With bytes always there, `receive` itself must let the others run."""
-    one = frame(BINARY, bytes(8_000), masked=ends.raw.client)
-    flooder = gevent.spawn(ends.raw.sock.sendall, one * 250)
-    turns: list[int] = []
+@pytest.mark.parametrize("read_bytes", [16_384, READ_BYTES])
+def test_a_remote_that_always_has_more_does_not_keep_the_hub_to_itself(role, read_bytes):
+    """No read here ever waits; TLS gives 16 KiB at a time."""
+    one = frame(BINARY, bytes(1024), masked=role == "server")
+
+    class Flood(GeventSocket):
+        stream = b""
+
+        def recv(self, *args):
+            self.stream += one * (read_bytes // len(one) + 1)
+            data, self.stream = self.stream[:read_bytes], self.stream[read_bytes:]
+            return data
+
+    near, far = unix_pair()
+    flood = Flood(near.family, near.type, near.proto, near.detach())
+    transport = SocketTransport(flood, client=role == "client", max_message_bytes=MAX_MESSAGE_BYTES)
+    turns = []
 
     def count_turns() -> None:
-        while True:
+        for _ in range(1000):
             turns.append(1)
             gevent.sleep(0)
 
     counter = gevent.spawn(count_turns)
-    received = 0
-    while received < 250:
-        received += len(ends.receive())
+    received = sum(len(transport.receive()) for _ in range(40))
     counter.kill()
-    flooder.get(timeout=PATIENCE)
-    assert len(turns) >= 250 * 8_000 // READ_BYTES // 2
+    assert len(turns) >= received * 1024 // READ_BYTES - 1
+    transport.abort()
+    far.close()
 
 
 @linux
@@ -497,6 +559,12 @@ def test_tcp_sockets_send_at_once_and_keep_little_unsent(kind, role):
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT_LIMIT_BYTES
+    untouched, far = PAIRS["tcp"]()
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == untouched.getsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDBUF
+    )
+    for other in (untouched, far):
+        other.close()
     ends.finish()
 
 

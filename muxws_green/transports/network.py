@@ -1,0 +1,121 @@
+"""Connecting: from the name of a host, or the path of a file, to an open socket.
+
+Names are resolved anew at each call, since hosts move (C39), and every address is tried in the order that the resolver
+gives. Everything here waits for as long as it takes: the deadline is around it. Used by the dialer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any, NamedTuple
+
+from gevent import socket as gevent_socket
+from gevent.monkey import get_original
+
+from muxws_green.interfaces import IClock
+from muxws_green.transports.deadline import Deadline
+
+#: Between two attempts at a Unix listener whose queue is full; the kernel does not tell when there is room again.
+_UNIX_RETRY_SECONDS = 0.05
+
+
+class _Address(NamedTuple):
+    family: int
+    kind: int
+    protocol: int
+    sockaddr: Any
+
+
+def connect_tcp(host: str, port: int, clock: IClock, deadline: Deadline) -> gevent_socket.socket:
+    """A socket that is connected to one of the addresses of `host`.
+
+    An address that does not answer may use up its share of the time that is left, not all of it: with a dead network
+    behind the first address the second is still tried.
+
+    Args:
+        host: A name, or an address without brackets, which is not given to the resolver.
+        port: 1 to 65535.
+        clock: Divides the time among the addresses.
+        deadline: Around this call; tells how much time there is.
+
+    Raises:
+        OSError: No address could be connected to; the last failure, which names the place, with notes about the others.
+            Of the resolver's kind (gaierror) where there is no address.
+    """
+    addresses = _resolve(host, port)
+    failures: list[OSError] = []
+    for position, address in enumerate(addresses):
+        left = deadline.remaining()
+        last = position == len(addresses) - 1
+        share = None if last or left is None else left / (len(addresses) - position)
+        place = f"{host} port {port}" if address.sockaddr[0] == host else f"{host} ({address.sockaddr[0]}) port {port}"
+        try:
+            with Deadline(clock, share, f"{place} did not answer"):
+                return _connect(address)
+        except OSError as error:
+            failures.append(_named(error, place))
+    failure = failures.pop()
+    for earlier in failures:
+        failure.add_note(f"before that: {earlier}")
+    raise failure
+
+
+def connect_unix(path: str, clock: IClock) -> gevent_socket.socket:
+    """A socket that is connected to the listener at `path`; waits while its queue is full.
+
+    Raises:
+        OSError: There is none, or it may not be used; the message names the path.
+    """
+    sock = gevent_socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # gevent would wait for a socket that has not been connected to become writable, which it is at once and always.
+        sock.settimeout(0.0)
+        while True:
+            try:
+                sock.connect(path)
+            except BlockingIOError:
+                clock.sleep(_UNIX_RETRY_SECONDS)
+            else:
+                break
+        sock.settimeout(None)
+    except OSError as error:
+        sock.close()
+        raise _named(error, path) from error
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _resolve(host: str, port: int) -> list[_Address]:
+    # What is an address already is taken apart by the C library in no time; gevent would ask a thread, which may be
+    # busy with somebody's slow name.
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    try:
+        found = get_original("socket", "getaddrinfo")(host, port, 0, socket.SOCK_STREAM, 0, flags)
+    except socket.gaierror:
+        try:
+            found = gevent_socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+        except OSError as error:
+            error.add_note(f"while resolving {host}")
+            raise
+    return [_Address(family, kind, protocol, sockaddr) for family, kind, protocol, _, sockaddr in found]
+
+
+def _connect(address: _Address) -> gevent_socket.socket:
+    sock = gevent_socket.socket(address.family, address.kind, address.protocol)
+    try:
+        sock.settimeout(None)
+        sock.connect(address.sockaddr)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _named(error: OSError, place: str) -> OSError:
+    """The same failure, of the same class, saying where."""
+    if error.errno is None:
+        return error
+    return OSError(error.errno, f"{error.strerror or os.strerror(error.errno)}, connecting to {place}")
