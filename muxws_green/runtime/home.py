@@ -75,5 +75,6 @@ class Home:
             else:
                 future.set_result(value)
 
-        self.hub.loop.run_callback_threadsafe(Greenlet(run).start)
+        # Spawned over there: a greenlet belongs to the hub of the thread that makes it.
+        self.hub.loop.run_callback_threadsafe(Greenlet.spawn, run)
         return future

@@ -7,11 +7,16 @@ nobody alive. Peers are added by `accept`; draining is started by `Server` and b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import gevent
+
+from muxws_green.runtime.home import Home
 
 #: What the close frames say.
 REASON = "server is going away"
@@ -22,6 +27,8 @@ CLOSING_SECONDS = 2.0
 
 class Drainable(Protocol):
     """What a peer must have to be drained."""
+
+    _home: Home
 
     @property
     def id(self) -> str:
@@ -37,9 +44,14 @@ class Drainable(Protocol):
         Returns when the connection is over.
         """
 
+    def run_threadsafe(self, function: Callable[[], Any]) -> Future[Any]:
+        """Run `function` in the peer's own hub."""
+
 
 #: Every accepted peer that is not gone.
 live: WeakSet[Drainable] = WeakSet()
+# A child's are its own alone.
+os.register_at_fork(after_in_child=live.clear)
 
 _closed_for_good = False
 
@@ -72,11 +84,25 @@ def drain(peers: Iterable[Drainable], timeout: float, code: int = 1001) -> int:
     """
     patience = max(timeout, 0.0)
     leaving = [peer for peer in list(peers) if not peer.is_closed]
-    closing = [gevent.spawn(peer._close, ws_code=code, reason=REASON, drain=patience) for peer in leaving]
+    closing = [gevent.spawn(_send_away, peer, patience, code) for peer in leaving]
     for greenlet, peer in zip(closing, leaving, strict=True):
         greenlet.name = f"drain {peer.id}"
     gevent.joinall(closing, timeout=patience + CLOSING_SECONDS)
     return sum(not peer.is_closed for peer in leaving)
+
+
+def _send_away(peer: Drainable, patience: float, code: int) -> None:
+    close = partial(peer._close, ws_code=code, reason=REASON, drain=patience)
+    if peer._home.here:
+        close()
+    else:
+        # Another thread has a hub of its own. A third waits for it, since this one has other things to do.
+        result = peer.run_threadsafe(close).result
+        try:
+            gevent.get_hub().threadpool.apply(result, (patience + CLOSING_SECONDS,))
+        except TimeoutError:
+            # Its hub is blocked.
+            pass
 
 
 def drain_all(timeout: float = 10.0) -> int:

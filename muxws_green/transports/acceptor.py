@@ -61,7 +61,7 @@ class Upgraded:
         """Count the peer on this connection among those that a drain reaches: the process's and its server's."""
         roster.add(peer)
         if self._server is not None:
-            self._server.peers.add(peer)
+            self._server.enrol(peer)
 
     def finish(self) -> Any:
         """The connection is over: the WSGI body that this host needs, the same at each call.

@@ -8,9 +8,9 @@ request end while the peer lives (`Upgraded.detach`); from then on it is the pee
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from time import monotonic
@@ -20,7 +20,7 @@ from weakref import WeakSet
 import gevent
 from gevent import pywsgi
 from gevent.event import Event
-from gevent.ssl import SSLSocket, wrap_socket
+from gevent.ssl import SSLContext, SSLSocket
 
 from muxws_green.runtime import roster
 from muxws_green.runtime.options import checked_seconds
@@ -47,32 +47,55 @@ class Server(pywsgi.WSGIServer):
         application: The WSGI application.
         head_timeout: How many seconds a client may take for the TLS handshake, and then for the head of each request,
             counted from when the server begins to wait for it; 0 or None: for ever.
-        options: What `gevent.pywsgi.WSGIServer` takes, such as `log`, `spawn` and `ssl_context`. A standard library
-            SSLContext does not block. With a pool as `spawn`, each peer holds one of its places.
+        ssl_context: Makes it a TLS server. One of the standard library's does not block here.
+        certfile: In place of a context, the path of a file with the certificate chain, and the key where there is no
+            `keyfile`.
+        keyfile: The path of a file with the private key.
+        options: What `gevent.pywsgi.WSGIServer` takes: `log`, `error_log`, `spawn`, `backlog`, `environ`. With a pool
+            as `spawn`, each peer holds one of its places.
 
     Raises:
         ValueError: `head_timeout` is negative or no number.
+        OSError: A file cannot be read, or is no certificate (`ssl.SSLError`).
     """
 
     #: Whether it is going away: upgrades are answered with 503 and connections are not kept.
     draining = False
 
     def __init__(
-        self, listener: Any, application: WSGIApplication, *, head_timeout: float | None = 10.0, **options: Any
+        self,
+        listener: Any,
+        application: WSGIApplication,
+        *,
+        head_timeout: float | None = 10.0,
+        ssl_context: ssl.SSLContext | None = None,
+        certfile: str | os.PathLike[str] | None = None,
+        keyfile: str | os.PathLike[str] | None = None,
+        **options: Any,
     ) -> None:
         self.head_timeout = checked_seconds("head_timeout", head_timeout, allow_none=True)
-        #: The peers that its applications have accepted and that are not gone.
-        self.peers: WeakSet[roster.Drainable] = WeakSet()
+        self._peers: WeakSet[roster.Drainable] = WeakSet()
         self._connections: set[Any] = set()
         self._waiting: dict[_HeadTimeout, Any] = {}
         self._ended = Event()
         self._drained = Event()
+        if ssl_context is None and certfile is not None:
+            ssl_context = SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            ssl_context.load_cert_chain(certfile, keyfile)
+        self._ssl_context = ssl_context
+        if ssl_context is not None:
+            options["ssl_context"] = ssl_context
         super().__init__(listener, upgradable(application), handler_class=_Handler, **options)
         self.environ[SERVER_KEY] = self
-        # A context's own wrap_socket would make sockets that block the hub, were it the standard library's.
-        self._tls_socket: Callable[..., SSLSocket] = (
-            functools.partial(SSLSocket, _context=options["ssl_context"]) if "ssl_context" in options else wrap_socket
-        )
+
+    @property
+    def peers(self) -> list[Any]:
+        """The peers that its applications have accepted and that are not gone."""
+        return [peer for peer in self._peers if not peer.is_closed]
+
+    def enrol(self, peer: roster.Drainable) -> None:
+        """Count a peer among its own; `accept` does it."""
+        self._peers.add(peer)
 
     def start(self) -> None:
         """Open the listener and begin to accept; also after `stop`."""
@@ -102,10 +125,10 @@ class Server(pywsgi.WSGIServer):
             if not self.closed:
                 self.socket.close()
             self.loop.run_callback(self._end_waiting)
-            roster.drain(self.peers, timeout)
+            roster.drain(self._peers, timeout)
             self._end_connections(max(deadline - monotonic(), ENDING_SECONDS))
             # Those that were about to be made when it began.
-            roster.drain(self.peers, 0.0)
+            roster.drain(self._peers, 0.0)
         finally:
             self.close()
             self._drained.set()
@@ -132,8 +155,8 @@ class Server(pywsgi.WSGIServer):
         self._connections.add(greenlet)
         handler: _Handler | None = None
         try:
-            if self.ssl_args is not None:
-                sock = self._wrap(sock)
+            if self._ssl_context is not None:
+                sock = self._wrap(sock, self._ssl_context)
             handler = _Handler(sock, address, self)
             handler.handle()
         except _HeadTimeout:
@@ -148,10 +171,10 @@ class Server(pywsgi.WSGIServer):
             self._connections.discard(greenlet)
             self._ended.set()
 
-    def _wrap(self, sock: GeventSocket) -> GeventSocket:
+    def _wrap(self, sock: GeventSocket, context: ssl.SSLContext) -> GeventSocket:
         """Make a TLS socket of a client's; what fails or takes too long closes it and is raised."""
-        assert self.ssl_args is not None
-        wrapped = self._tls_socket(sock, **{**self.ssl_args, "do_handshake_on_connect": False})
+        # The context's own wrap_socket would make one that blocks the hub, were it the standard library's.
+        wrapped = SSLSocket(sock, server_side=True, do_handshake_on_connect=False, _context=context)
         watch = self._watch()
         try:
             wrapped.do_handshake()

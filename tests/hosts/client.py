@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import deque
 from typing import Any, NamedTuple
 
-from tests.transports.raw import RawEnd, client_context
+from tests.transports.raw import RawEnd, RawFrame, client_context
 
 KEY = b64encode(b"0123456789abcdef").decode()
 
@@ -20,10 +21,29 @@ HANDSHAKE = {
 }
 
 
+class ClientEnd(RawEnd):
+    """A client's end that gives its frames one at a time."""
+
+    def __init__(self, sock: Any, buffered: bytes) -> None:
+        super().__init__(sock, client=True)
+        self.buffered = buffered
+        self._frames: deque[RawFrame] = deque()
+
+    def frame(self) -> RawFrame:
+        """The next one."""
+        if not self._frames:
+            self._frames.extend(self.frames(1))
+        return self._frames.popleft()
+
+    def rest(self) -> bytes:
+        assert not self._frames
+        return super().rest()
+
+
 class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
-    end: RawEnd
+    end: ClientEnd
 
     def body(self) -> bytes:
         """Of an answer that is no 101, and with Content-Length."""
@@ -60,8 +80,7 @@ def exchange(sock: Any, data: bytes) -> Answer:
         received += more
     text, _, rest = received.partition(b"\r\n\r\n")
     status_line, *lines = text.decode("latin-1").split("\r\n")
-    end = RawEnd(sock, client=True)
-    end.buffered = rest
+    end = ClientEnd(sock, rest)
     headers = dict(line.split(": ", 1) for line in lines)
     return Answer(int(status_line.split()[1]), {name.lower(): value for name, value in headers.items()}, end)
 

@@ -15,9 +15,9 @@ from typing import Any
 import gevent
 import pytest
 
-from tests.hosts.client import Answer, exchange, head, secure
+from tests.hosts.client import Answer, ClientEnd, exchange, head, secure
 from tests.hosts.process import WORKERS, HostProcess, serving
-from tests.transports.raw import CLOSE, PATIENCE, TEXT, RawEnd, RawFrame, close_frame, frame
+from tests.transports.raw import CLOSE, PATIENCE, TEXT, RawFrame, close_frame, frame
 
 pytestmark = [pytest.mark.host, pytest.mark.slow]
 
@@ -44,7 +44,7 @@ class Host:
         self.opened.append(sock)
         return sock
 
-    def open(self, behind: bytes = b"", path: str = "/ws", **changes: str | None) -> RawEnd:
+    def open(self, behind: bytes = b"", path: str = "/ws", **changes: str | None) -> ClientEnd:
         answer = exchange(self.connect(), head(changes, path=path) + behind)
         assert answer.status == 101
         assert answer.headers["sec-websocket-protocol"] == "muxws.v1.json"
@@ -126,9 +126,9 @@ def test_messages_go_both_ways(served: Host):
     end = served.open()
     for message in (b"a", b"x" * 70_000, "é".encode()):
         end.send(TEXT, message)
-        assert end.frames(1) == [RawFrame(TEXT, message, False)]
+        assert end.frame() == RawFrame(TEXT, message, False)
     end.sock.sendall(close_frame(1000, "done", masked=True))
-    assert end.frames(1) == [RawFrame(CLOSE, b"\x03\xe8done", False)]
+    assert end.frame() == RawFrame(CLOSE, b"\x03\xe8done", False)
     assert end.rest() == b""
     served.wait_for_live(0)
     assert served.is_silent()
@@ -141,9 +141,9 @@ def test_frames_that_come_with_the_request_are_not_lost(served: Host, size):
     # The longest is read by the host in part only.
     early = [b"%d" % number * size for number in (1, 2)]
     end = served.open(b"".join(frame(TEXT, message, masked=True) for message in early))
-    assert [received.payload for received in end.frames(2)] == early
+    assert [end.frame().payload, end.frame().payload] == early
     end.send(TEXT, b"later")
-    assert [received.payload for received in end.frames(1)] == [b"later"]
+    assert end.frame().payload == b"later"
     end.sock.close()
     served.wait_for_live(0)
     assert served.is_silent()
@@ -155,7 +155,7 @@ def test_nothing_that_follows_is_taken_for_a_request(served: Host):
     before = len(served.process.access_log())
     end = served.open()
     end.sock.sendall(close_frame(1000, masked=True) + head(path="/") * 20)
-    assert end.frames(1) == [RawFrame(CLOSE, b"\x03\xe8", False)]
+    assert end.frame() == RawFrame(CLOSE, b"\x03\xe8", False)
     assert end.rest() == b""
     end.sock.close()
     served.wait_for_live(0)
@@ -173,7 +173,7 @@ def test_connections_that_are_kept_go_on(served: Host):
     end = served.open()
     assert served.get("/", kept) == b"an ordinary answer"
     end.send(TEXT, b"x")
-    assert end.frames(1)[0].payload == b"x"
+    assert end.frame().payload == b"x"
     end.sock.sendall(close_frame(1000, masked=True))
     end.rest()
     served.wait_for_live(0)
@@ -186,7 +186,7 @@ def test_connections_that_are_kept_go_on(served: Host):
 def test_this_end_closes_with_its_code(served: Host):
     end = served.open()
     end.send(TEXT, b"close")
-    assert end.frames(1) == [RawFrame(CLOSE, b"\x03\xe9asked to", False)]
+    assert end.frame() == RawFrame(CLOSE, b"\x03\xe9asked to", False)
     end.sock.sendall(close_frame(1001, masked=True))
     assert end.rest() == b""
     served.wait_for_live(0)
@@ -197,34 +197,34 @@ def test_this_end_closes_with_its_code(served: Host):
 @pytest.mark.case("C15")
 @hosts(*ALL)
 def test_every_way_to_vanish_frees_the_request_without_a_word(served: Host):
-    def fin(end: RawEnd) -> None:
+    def fin(end: ClientEnd) -> None:
         end.sock.close()
 
-    def rst(end: RawEnd) -> None:
+    def rst(end: ClientEnd) -> None:
         end.reset()
 
-    def half_a_frame(end: RawEnd) -> None:
+    def half_a_frame(end: ClientEnd) -> None:
         end.sock.sendall(frame(TEXT, b"x" * 100, masked=True)[:50])
         end.sock.close()
 
-    def unmasked(end: RawEnd) -> None:
+    def unmasked(end: ClientEnd) -> None:
         end.sock.sendall(frame(TEXT, b"x", masked=False))
-        assert end.frames(1)[0].close_code == 1002
+        assert end.frame().close_code == 1002
         end.sock.close()
 
-    def closing(end: RawEnd) -> None:
+    def closing(end: ClientEnd) -> None:
         end.sock.sendall(close_frame(1001, masked=True))
         end.sock.close()
 
-    def too_long(end: RawEnd) -> None:
+    def too_long(end: ClientEnd) -> None:
         end.sock.sendall(b"\x81\xff" + struct.pack(">Q", 2**40) + b"keyk" + b"x" * 10)
-        assert end.frames(1)[0].close_code == 1009
+        assert end.frame().close_code == 1009
         end.sock.close()
 
     for vanish in (fin, rst, half_a_frame, unmasked, closing, too_long):
         end = served.open()
         end.send(TEXT, b"x")
-        end.frames(1)
+        end.frame()
         vanish(end)
     served.wait_for_live(0)
     assert served.is_silent()
@@ -238,7 +238,7 @@ def test_many_at_once_end_in_any_order(served: Host):
     random.Random(7).shuffle(ends)
     for number, end in enumerate(ends):
         end.send(TEXT, b"%d" % number)
-        assert end.frames(1)[0].payload == b"%d" % number
+        assert end.frame().payload == b"%d" % number
         if number % 2:
             end.sock.sendall(close_frame(1000, masked=True))
             end.rest()
@@ -379,7 +379,7 @@ def test_an_upgrade_that_cannot_be_refused_any_more_is_closed_with_1008(served: 
             assert (answer.status, offer) == (400, offer)
             continue
         assert (answer.status, offer) == (101, offer)
-        assert answer.end.frames(1)[0].close_code == 1008
+        assert answer.end.frame().close_code == 1008
         answer.end.sock.sendall(close_frame(1008, masked=True))
         assert answer.end.rest() == b""
     served.wait_for_live(0)
@@ -411,7 +411,7 @@ def test_pages_of_other_origins_are_refused_before_the_upgrade(served: Host):
         answer = exchange(served.connect(), head({"Host": host}, path="/strict", lines=lines))
         if status == 403 and served.app == "taken_over":
             assert answer.status == 101
-            assert answer.end.frames(1)[0].close_code == 1008
+            assert answer.end.frame().close_code == 1008
         else:
             assert (answer.status, origins) == (status, origins)
         answer.end.sock.close()
@@ -429,9 +429,9 @@ def test_a_view_has_the_session_before_the_upgrade(served: Host):
     cookie = login.headers["set-cookie"].split(";")[0]
     end = served.open(path="/private", Cookie=cookie)
     end.send(TEXT, b"hello")
-    assert end.frames(1)[0].payload == b"hello"
+    assert end.frame().payload == b"hello"
     end.sock.sendall(close_frame(1000, masked=True))
-    assert end.frames(1)[0].opcode == CLOSE
+    assert end.frame().opcode == CLOSE
     assert end.rest() == b""
     served.wait_for_live(0)
     # The view has returned a 500.
@@ -442,7 +442,7 @@ def test_a_view_has_the_session_before_the_upgrade(served: Host):
 def test_what_a_view_raises_afterwards_is_not_answered(served: Host):
     end = served.open(path="/raising")
     end.sock.sendall(close_frame(1000, masked=True))
-    assert end.frames(1)[0].opcode == CLOSE
+    assert end.frame().opcode == CLOSE
     assert end.rest() == b""
     served.wait_for_live(0)
     assert served.is_silent()
