@@ -1,0 +1,1 @@
+"""Named requests and pushes above streams (seed B)."""

@@ -1,0 +1,1 @@
+"""What `muxws.v1` is, without I/O, time or chance: frames, states, fragments, lanes, the connection, backoff, liveness."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 
 
 def _draw() -> str:
-    # For reading logs, not for security.
-    return f"{random.getrandbits(12):03x}"
+    # Not from `random`, whose state is the application's and is inherited by forked workers.
+    return os.urandom(2).hex()[:3]
 
 
 _prefix = _draw()
@@ -18,8 +17,6 @@ _counter = itertools.count()
 
 def _after_fork() -> None:
     global _prefix
-    # Forked workers inherit the state of the generator too.
-    random.seed()
     _prefix = _draw()
 
 

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from zope.interface import directlyProvides
+
 from muxws_green.interfaces import IClock, ICodec, IErrorSerializer, IHeartbeatPolicy
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES, checked_cap
 from muxws_green.runtime.clock import default_clock
@@ -21,6 +23,9 @@ def default_error_serializer(error: BaseException) -> Any:
         `{"type": …, "message": …}`.
     """
     return {"type": type(error).__name__, "message": str(error)}
+
+
+directlyProvides(default_error_serializer, IErrorSerializer)
 
 
 def checked_seconds(name: str, value: float | None, *, allow_none: bool = False) -> float | None:

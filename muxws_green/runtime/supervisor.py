@@ -178,7 +178,7 @@ class Supervisor:
         self._enter(SupervisorState.CONNECTING)
         try:
             link = self._attempt()
-        except Exception as error:
+        except Exception as error:  # whatever makes an attempt fail counts as one failure
             self.last_error = error
             self.attempt += 1
             logger.info("muxws conn=%s attempt %d failed: %s", self._peer.id, self.attempt, error)
