@@ -204,7 +204,7 @@ class Connection:
         live = self.streams.get(stream_id)
         if live is None:
             mark = self._highest_local if self._is_local(stream_id) else self._highest_remote
-            if stream_id > mark or stream_id == 0:
+            if stream_id > mark:
                 raise Violation(f"{kind} on stream {stream_id}, which was never opened (the mark is {mark})")
             self.late_frames += 1
         return live
