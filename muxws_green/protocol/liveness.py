@@ -126,7 +126,7 @@ class IdleBeat:
     def leaving(self, now: float) -> None:
         """The outstanding ping was still on its way out at `now`: its wait begins there."""
         if self._pinged is not None:
-            self._deadline = max(self._deadline, now + self._timeout)
+            self._deadline = now + self._timeout
 
     def due(self) -> float:
         """When to look again, at the latest."""
@@ -157,7 +157,7 @@ class IdleBeat:
 class CountingBeat:
     """`CountingHeartbeat` at work on one connection."""
 
-    __slots__ = ("_anchor", "_deadline", "_interval", "_max_missed", "_pings", "_steps", "_unanswered")
+    __slots__ = ("_anchor", "_deadline", "_interval", "_max_missed", "_pings", "_steps", "_unanswered", "_waits_from")
 
     def __init__(self, policy: CountingHeartbeat, now: float) -> None:
         self._interval = policy.interval
@@ -167,7 +167,8 @@ class CountingBeat:
         self._steps = 0
         self._pings = 0
         self._unanswered = 0
-        #: When the first unanswered ping has waited for long enough.
+        #: Since when, and until when, the first unanswered ping waits.
+        self._waits_from = now
         self._deadline = math.inf
 
     def received(self, now: float) -> None:
@@ -179,8 +180,10 @@ class CountingBeat:
 
     def leaving(self, now: float) -> None:
         """The first unanswered ping was still on its way out at `now`: its wait begins there."""
-        if self._unanswered:
-            self._deadline = max(self._deadline, now + (self._max_missed + 1) * self._interval)
+        # At its own time nothing changes; the sum may not be what the product in `look` is.
+        if self._unanswered and now > self._waits_from:
+            self._waits_from = now
+            self._deadline = now + (self._max_missed + 1) * self._interval
 
     def due(self) -> float:
         """When to look again, at the latest."""
@@ -204,9 +207,13 @@ class CountingBeat:
             # Late: the next one is due a whole interval after this one, not sooner.
             self._anchor = now
             self._steps = 0
-        if not self._unanswered:
-            self._deadline = self._anchor + (self._steps + self._max_missed + 1) * self._interval
         self._steps += 1
+        if self._unanswered > self._max_missed and self._deadline < now + self._interval:
+            # The wait began a little after a ping's own time, and its end is near: the verdict takes this one's place.
+            return None
+        if not self._unanswered:
+            self._waits_from = now
+            self._deadline = self._anchor + (self._steps + self._max_missed) * self._interval
         self._pings += 1
         self._unanswered += 1
         return str(self._pings)
@@ -286,7 +293,7 @@ class Outflow:
         self._left = handed > self._ahead <= self._acked
         # Nothing is in its way and it is still here: the writer has not had its turn.
         waiting_for_us = handed <= self._ahead and not unacknowledged
-        return handed_over or waiting_for_us or acked_before < min(self._acked, self._ahead)
+        return handed_over or waiting_for_us or acked_before < self._acked
 
     def look_at(self, now: float, due: float) -> float:
         """When to look again, at the latest: sooner than `due` while bytes before the ping have not been acknowledged.

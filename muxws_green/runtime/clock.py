@@ -56,9 +56,8 @@ class Timer:
         """Make sure that the callback does not run any more; any number of times, also after it ran."""
         if self._callback is not None:
             self._callback = None
-            watcher, self._watcher = self._watcher, None
-            watcher.stop()
-            watcher.close()
+            self._watcher.close()
+            self._watcher = None
 
 
 @implementer(ITimerHandle)

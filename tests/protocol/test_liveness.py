@@ -184,6 +184,36 @@ def test_silence_is_death_after_exactly_one_more_interval_than_pings_may_be_miss
     assert happened[:-1] == [(n * interval, str(n + 1)) for n in range(max_missed + 1)]
 
 
+@pytest.mark.parametrize("interval", [0.1, 0.3, 1 / 3, 5.0, 7.7])
+@pytest.mark.parametrize("answered", range(5))
+def test_that_a_ping_leaves_at_its_own_time_changes_nothing(interval, answered):
+    beat = counting(interval)
+    for number in range(answered + 4):
+        now = beat.due()
+        assert now == number * interval
+        assert beat.look(now) == str(number + 1)
+        if number <= answered:
+            beat.leaving(now)
+        if number < answered:
+            beat.received(now)
+    assert beat.due() == (answered + 4) * interval
+    with pytest.raises(HeartbeatTimeoutError):
+        beat.look(beat.due())
+
+
+def test_where_pings_leave_a_moment_later_the_verdict_comes_a_moment_later_and_no_ping_before_it():
+    beat = counting()
+    for number in range(4):
+        assert beat.look(5.0 * number) == str(number + 1)
+        if not number:
+            beat.leaving(0.001)
+    assert beat.look(20.0) is None
+    assert beat.due() == 20.001
+    beat.received(20.0005)
+    assert beat.due() == 25.0
+    assert beat.look(25.0) == "5"
+
+
 def test_answering_every_third_ping_is_enough():
     answers = [(15.0 * n + 10.1, "received") for n in range(100)]
     assert len(run(counting(), 1000.0, answers)) == 201
@@ -297,9 +327,12 @@ def test_the_counting_policy_does_what_its_rules_say(interval, max_missed, event
         if len(unanswered) > max_missed:
             since, first = unanswered[0]
             leaving = [event.tick for number, event in past if event.kind == "leaving" and number >= since]
-            if tick >= max([first, *leaving]) + (max_missed + 1) * interval:
+            verdict = max([first, *leaving]) + (max_missed + 1) * interval
+            if tick >= verdict:
                 expected.append(("dead", tick))
                 break
+            if verdict < tick + interval:
+                continue
         if tick % interval == 0:
             pings.append((len(past), tick))
             expected.append(("ping", tick))
@@ -394,6 +427,17 @@ def test_a_ping_that_has_left_is_not_on_its_way():
     assert not flow.moved(0, 9000, 8000)
     assert not flow.moved(0, 9000, 100)
     assert flow.look_at(1.0, 10.0) == 10.0
+
+
+def test_it_is_looked_at_more_often_while_bytes_before_it_are_here_and_never_late():
+    flow = Outflow()
+    flow.queued(2.0, 10.0, received=0, handed=500, unacknowledged=400)
+    assert flow.look_at(2.0, 10.0) == 2.25
+    assert flow.look_at(2.25, 10.0) == 2.5
+    assert flow.look_at(2.5, 10.0) == 3.0
+    assert flow.look_at(5.0, 10.0) == 6.0
+    assert flow.look_at(9.5, 10.0) == 10.0
+    assert flow.look_at(12.0, 20.0) == 13.0
 
 
 def test_bytes_before_it_are_followed_until_the_last_is_acknowledged():

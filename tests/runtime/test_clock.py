@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import weakref
 
 import gevent
 import pytest
@@ -143,6 +144,23 @@ def test_nothing_stays_in_the_loop(seconds):
     assert loop.activecnt > before
     default_clock.sleep(0.005)
     assert loop.activecnt == before
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001])
+@pytest.mark.parametrize("how", ["ran", "cancelled"])
+def test_a_timer_that_is_over_keeps_nothing_alive(seconds, how):
+    class Callback:
+        def __call__(self):
+            pass
+
+    callback = Callback()
+    gone = weakref.ref(callback)
+    timer = default_clock.call_later(seconds, callback)
+    del callback
+    if how == "cancelled":
+        timer.cancel()
+    default_clock.sleep(0.005)
+    assert gone() is None
 
 
 def test_one_clock_serves_the_hub_of_each_thread():
