@@ -1,13 +1,10 @@
 """One end of one muxws connection, without I/O: messages in, calls on a sink; calls in, messages out.
 
-`receive` takes what the remote sent and judges it; `open`, `send`, `reset`, `ping` and `goaway` queue frames; and
-`take_batch` hands over what is to be written next. Every receive makes its changes first and calls the sink last, so
-that a sink may call back. A rule broken by the remote costs its stream where both ends can still agree about all others,
-and raises `Violation` where they cannot. A rule broken by the caller raises at the call and changes nothing.
+`receive` takes what the remote sent and judges it; what this end does is in `SendingHalf`. Every receive makes its
+changes first and calls the sink last, so that a sink may call back. A rule broken by the remote costs its stream where
+both ends can still agree about all others, and raises `Violation` where they cannot.
 
-One greenlet at a time may be inside; nothing here waits. Payloads are encoded by the caller (`codec.encode_payload`), who
-may do so before it knows whether there is room; an envelope is built before its id is taken, so that nothing runs between
-taking the id and queuing.
+One greenlet at a time may be inside; nothing here waits.
 """
 
 from __future__ import annotations
@@ -15,36 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muxws_green.errors import (
-    ConnectionGoingAway,
-    ConnectionLost,
-    ProtocolError,
-    ResetCode,
-    StreamClosed,
-    StreamReset,
-    error_for_reset,
-)
+from muxws_green.errors import ProtocolError, ResetCode, error_for_reset
 from muxws_green.interfaces import ICodec, IConnectionSink, IEnvelopeCodec
-from muxws_green.protocol.fragments import Assembler, Splitter
-from muxws_green.protocol.frames import ABSENT, Frame, check_envelope, clip_utf8
-from muxws_green.protocol.lanes import Lane, Lanes
+from muxws_green.protocol.fragments import Assembler
+from muxws_green.protocol.frames import Frame, check_envelope, clip_utf8
+from muxws_green.protocol.lanes import Lane
+from muxws_green.protocol.sending import ENVELOPE_BYTES, MAX_REASON_BYTES, MAX_STREAM_ID, SendingHalf
 from muxws_green.protocol.states import LIVE, TABLE, Event, StreamState, Verdict
 from muxws_green.protocol.streams import LiveStream
 
-#: The last id of either parity is at or below this.
-MAX_STREAM_ID = 2**31 - 1
 #: Pongs that may wait for a remote that pings and does not read.
 MAX_QUEUED_PONGS = 64
-#: Resets that may wait for a remote that makes us reset streams and does not read.
-MAX_QUEUED_RESETS = 1_000
-#: Unknown frame types and other oddities that are reported once each.
-MAX_REPORTS = 32
-#: Bytes of UTF-8 that the `reason` of a frame of ours holds at most.
-MAX_REASON_BYTES = 1_000
-#: What an envelope is taken to weigh when a payload that came whole is judged by its message.
-ENVELOPE_BYTES = 512
-#: Queued bytes of one stream past which `send` waits.
-LANE_LIMIT_BYTES = 1_048_576
+#: Unknown frame types that are reported, once each.
+MAX_UNKNOWN_TYPES = 32
+#: Goaways of the remote that the sink is told of. One is usual, a second may follow it with a fault.
+MAX_TOLD_GOAWAYS = 4
 
 Observer = Callable[[Mapping[str, Any], int], None]
 
@@ -65,7 +47,7 @@ class Violation(ProtocolError):
         self.close_code = close_code
 
 
-class Connection:
+class Connection(SendingHalf):
     """The protocol's state for one socket.
 
     Args:
@@ -91,36 +73,24 @@ class Connection:
         max_concurrent_streams: int,
         send_buffer_bytes: int,
     ) -> None:
-        self._codec = codec
-        self._envelopes = envelopes
-        self._wrap = envelopes.wrap
+        super().__init__(
+            codec,
+            envelopes,
+            sink,
+            dialer=dialer,
+            max_frame_bytes=max_frame_bytes,
+            send_buffer_bytes=send_buffer_bytes,
+        )
         #: A message as the dict of its fields, unchecked; `ProtocolError` if it is none.
         self.unwrap = envelopes.unwrap
         self._binary = codec.binary
-        self._sink = sink
-        self._cap = max_frame_bytes
         self._max_payload_bytes = max_payload_bytes
         self._max_concurrent_streams = max_concurrent_streams
-        self._local_parity = 1 if dialer else 0
-        self._next_id = 1 if dialer else 2
-        self._highest_local = 0
-        self._highest_remote = 0
-        self._remote_streams = 0
-        self._assembling_bytes = 0
-        self._reported: set[str] = set()
-        self._queued_pongs = 0
-        self.streams: dict[int, LiveStream] = {}
-        self.lanes = Lanes(send_buffer_bytes, min(LANE_LIMIT_BYTES, send_buffer_bytes))
-        self.goaway_sent = False
-        self.goaway_received = False
-        #: The socket is gone; nothing can be opened or sent any more.
-        self.dead = False
+        self._told_goaways = 0
         #: Frames for streams that had closed here, ignored.
         self.late_frames = 0
         #: Called with every received envelope and the length of its message, before it is acted upon; None: nobody.
         self.observer: Observer | None = None
-
-    # Receiving
 
     def receive(self, message: str | bytes) -> None:
         """Act upon one message of the remote.
@@ -161,7 +131,8 @@ class Connection:
             raise Violation(f"invalid frame: {error}") from error
         if self.observer is not None:
             self.observer(envelope, size)
-        self._dispatch(envelope, size)
+        if not self.dead:
+            self._dispatch(envelope, size)
 
     def _dispatch(self, envelope: dict[str, Any], size: int) -> None:
         kind: str = envelope["type"]
@@ -182,12 +153,9 @@ class Connection:
         elif kind == "goaway":
             self._on_goaway(envelope)
         else:
-            self._report(f"ignoring the unknown frame type {repr(kind)[:32]}")
+            self._report(f"ignoring the unknown frame type {repr(kind[:32])[:32]}", MAX_UNKNOWN_TYPES)
 
-    def _report(self, text: str) -> None:
-        if text not in self._reported and len(self._reported) < MAX_REPORTS:
-            self._reported.add(text)
-            self._sink.report(text)
+    # Which stream a frame is for
 
     def _is_local(self, stream_id: int) -> bool:
         return stream_id % 2 == self._local_parity
@@ -198,9 +166,8 @@ class Connection:
             raise Violation(f"{kind} without a stream id")
         return stream_id
 
-    def _find(self, kind: str, envelope: Mapping[str, Any]) -> LiveStream | None:
+    def _find(self, kind: str, stream_id: int) -> LiveStream | None:
         """The live stream of a `data` or `reset`; None where the frame is late."""
-        stream_id = self._stream_id(kind, envelope)
         live = self.streams.get(stream_id)
         if live is None:
             mark = self._highest_local if self._is_local(stream_id) else self._highest_remote
@@ -209,97 +176,104 @@ class Connection:
             self.late_frames += 1
         return live
 
-    def _on_open(self, envelope: dict[str, Any], size: int) -> None:
-        stream_id = self._stream_id("open", envelope)
-        fragment = envelope.get("fragment")
-        live = self.streams.get(stream_id)
-        if live is not None and fragment is not None and not live.local:
-            if live.opening:
-                self._collect(live, "open", envelope)
-                return
-            if live.assembler is not None:
-                self._violate(live, "a fragment of another type than the sequence that it continues")
-                return
-        if not self._admit(stream_id, fragment is not None):
-            return
-        if self.goaway_sent:
-            self._refuse(stream_id, "going away")
-            return
-        if self._remote_streams >= self._max_concurrent_streams:
-            self._refuse(stream_id, f"over the limit of {self._max_concurrent_streams} concurrent streams")
-            return
-        ended = bool(envelope.get("end")) and fragment is None
-        state = TABLE[StreamState.IDLE][Event.RECV_OPEN_END if ended else Event.RECV_OPEN]
-        assert isinstance(state, StreamState)
-        live = LiveStream(stream_id, False, state)
-        self.streams[stream_id] = live
-        self._remote_streams += 1
-        live.opening = fragment is not None
-        self._sink.opening(live, envelope.get("headers"))
-        if live.state is StreamState.CLOSED:
-            return
-        if fragment is not None:
-            self._collect(live, "open", envelope)
-            return
-        if size - ENVELOPE_BYTES > self._max_payload_bytes:
-            self._too_large(live)
-            return
-        self._sink.opened(live, envelope.get("payload"))
-        if ended and live.state is not StreamState.CLOSED:
-            self._sink.ended(live, envelope.get("trailers"))
+    def _admit(self, stream_id: int, live: LiveStream | None, piece: bool) -> bool:
+        """Judge the id of an `open` that continues nothing.
 
-    def _admit(self, stream_id: int, piece: bool) -> bool:
-        """Judge the id of an `open` that continues nothing. False: a late piece, to be ignored."""
-        if stream_id == 0 or self._is_local(stream_id):
-            raise Violation(f"open on stream {stream_id}: not an id of the remote's parity")
+        Args:
+            live: The live stream of that id, if there is one.
+            piece: Whether the frame is a fragment.
+
+        Returns:
+            True for a new id, which is the mark from now on; False for a late piece.
+        """
+        if stream_id == 0 or stream_id > MAX_STREAM_ID or self._is_local(stream_id):
+            raise Violation(f"open on stream {stream_id}: not an id that the remote may open")
         if stream_id > self._highest_remote:
-            # Whatever ends in a reset of a stream of the remote's began with an `open`: the one place to stop it.
-            if self.lanes.owed_resets >= MAX_QUEUED_RESETS:
-                raise Violation(f"{MAX_QUEUED_RESETS} resets wait for a remote that does not read", 1008)
+            # Whatever a remote can have us answer begins with an `open`, so this is the one place to stop it.
+            if self.lanes.overdue:
+                raise Violation("too many answers wait for a remote that does not read", 1008)
             self._highest_remote = stream_id
             return True
-        live = self.streams.get(stream_id)
         state = live.state if live is not None else StreamState.CLOSED
-        verdict = TABLE[state][Event.RECV_OPEN_PIECE if piece else Event.RECV_OPEN]
-        if verdict is not Verdict.IGNORE:
+        if TABLE[state][Event.RECV_OPEN_PIECE if piece else Event.RECV_OPEN] is not Verdict.IGNORE:
             raise Violation(f"open on stream {stream_id}, not above the highest previous one, {self._highest_remote}")
         self.late_frames += 1
         return False
 
+    # What the frames do
+
+    def _on_open(self, envelope: dict[str, Any], size: int) -> None:
+        stream_id = self._stream_id("open", envelope)
+        piece = envelope.get("fragment") is not None
+        live = self.streams.get(stream_id)
+        if live is not None and piece and live.assembler is not None and not live.local:
+            if not live.opening:
+                self._violate(live, "a fragment of another type than the sequence that it continues")
+            elif envelope.get("headers") is not None:
+                self._violate(live, "headers after the first frame")
+            else:
+                self._collect(live, envelope)
+            return
+        if not self._admit(stream_id, live, piece):
+            return
+        if self.goaway_sent:
+            self._refuse(stream_id, ResetCode.REFUSED, "going away")
+            return
+        if self._remote_streams >= self._max_concurrent_streams:
+            reason = f"over the limit of {self._max_concurrent_streams} concurrent streams"
+            self._refuse(stream_id, ResetCode.REFUSED, reason)
+            return
+        ended = bool(envelope.get("end")) and not piece
+        state = TABLE[StreamState.IDLE][Event.RECV_OPEN_END if ended else Event.RECV_OPEN]
+        assert isinstance(state, StreamState)
+        live = LiveStream(stream_id, False, state)
+        live.opening = piece
+        self.streams[stream_id] = live
+        self._remote_streams += 1
+        self._sink.opening(live, envelope.get("headers"))
+        if live.state is StreamState.CLOSED:
+            return
+        if piece:
+            self._collect(live, envelope)
+        elif size - ENVELOPE_BYTES > self._max_payload_bytes:
+            self._too_large(live)
+        else:
+            self._opened(live, envelope.get("payload"), envelope, ended)
+
+    def _opened(self, live: LiveStream, payload: Any, envelope: Mapping[str, Any], ended: bool) -> None:
+        """The opening payload is whole."""
+        self._sink.opened(live, payload)
+        if ended and live.state is not StreamState.CLOSED:
+            self._sink.ended(live, envelope.get("trailers"))
+
     def _on_data(self, envelope: dict[str, Any], size: int) -> None:
-        live = self._find("data", envelope)
+        live = self._find("data", self._stream_id("data", envelope))
         if live is None:
             return
-        fragment = envelope.get("fragment")
-        more = fragment is not None and bool(envelope.get("more"))
-        ends = bool(envelope.get("end")) and not more
-        verdict = TABLE[live.state][Event.RECV_END if ends else Event.RECV_DATA]
-        if verdict is Verdict.STREAM_ERROR:
-            self._violate(live, "data after end")
-            return
+        piece = envelope.get("fragment") is not None
         headers = envelope.get("headers")
-        if live.heard and headers is not None:
+        ends = bool(envelope.get("end")) and not (piece and envelope.get("more"))
+        if TABLE[live.state][Event.RECV_END if ends else Event.RECV_DATA] is Verdict.STREAM_ERROR:
+            self._violate(live, "data after end")
+        elif live.heard and headers is not None:
             self._violate(live, "headers after the first frame")
-            return
-        if live.assembler is not None:
-            if fragment is None:
-                self._violate(live, "a whole frame while fragments are being collected")
+        elif live.assembler is not None and not piece:
+            self._violate(live, "a whole frame while fragments are being collected")
+        elif live.opening:
+            self._violate(live, "a fragment of another type than the sequence that it continues")
+        else:
+            if not live.heard:
+                live.heard = True
+                self._sink.answered(live, headers)
+                if live.state is StreamState.CLOSED:
+                    return
+            if piece:
+                self._collect(live, envelope)
                 return
-            if live.kind != "data":
-                self._violate(live, "a fragment of another type than the sequence that it continues")
-                return
-        if not live.heard:
-            live.heard = True
-            self._sink.answered(live, headers)
-            if live.state not in LIVE:
-                return
-        if fragment is not None:
-            self._collect(live, "data", envelope)
-            return
-        if "payload" in envelope:
-            self._deliver(live, envelope["payload"], size)
-        if ends:
-            self._end(live, envelope)
+            if "payload" in envelope:
+                self._deliver(live, envelope["payload"], size)
+            if ends:
+                self._end(live, envelope)
 
     def _deliver(self, live: LiveStream, payload: Any, size: int) -> None:
         if size - ENVELOPE_BYTES > self._max_payload_bytes:
@@ -311,30 +285,30 @@ class Connection:
         """The remote's last frame has been acted upon."""
         if live.state not in LIVE:
             return
+        self._note_end(live)
+        self._sink.ended(live, envelope.get("trailers"))
+
+    def _note_end(self, live: LiveStream) -> None:
         state = TABLE[live.state][Event.RECV_END]
         assert isinstance(state, StreamState)
         live.state = state
         if state is StreamState.CLOSED:
             self._forget(live)
-        self._sink.ended(live, envelope.get("trailers"))
 
-    def _collect(self, live: LiveStream, kind: str, envelope: dict[str, Any]) -> None:
+    def _collect(self, live: LiveStream, envelope: dict[str, Any]) -> None:
         """Take one fragment; hand over the payload with the last one."""
         assembler = live.assembler
         if assembler is None:
             assembler = live.assembler = Assembler()
-            live.kind = kind
-        if kind == "open" and live.opening and assembler.in_progress and envelope.get("headers") is not None:
-            self._violate(live, "headers after the first frame")
-            return
         piece: str | bytes = envelope["fragment"]
         if isinstance(piece, bytes) is not self._binary:
             self._violate(live, "a fragment of the wrong kind for the codec")
             return
         before = assembler.byte_length
         assembler.add(piece)
-        self._assembling_bytes += assembler.byte_length - before
-        if assembler.byte_length > self._max_payload_bytes:
+        size = assembler.byte_length
+        self._assembling_bytes += size - before
+        if size > self._max_payload_bytes:
             self._too_large(live)
             return
         if self._assembling_bytes > 2 * self._max_payload_bytes:
@@ -343,31 +317,33 @@ class Connection:
             return
         if envelope.get("more"):
             return
-        size = assembler.byte_length
+        self._assembling_bytes -= size
+        live.assembler = None
         try:
             payload = self._codec.decode_payload(assembler.join())
         except ProtocolError:
             self._violate(live, "an undecodable payload")
             return
-        finally:
-            self._assembling_bytes -= size
-            live.assembler = None
-        if kind == "data":
+        if not live.opening:
             self._sink.payload(live, payload, size)
             if envelope.get("end"):
                 self._end(live, envelope)
             return
         live.opening = False
         ended = bool(envelope.get("end"))
-        if ended and live.state is StreamState.OPEN:
-            live.state = StreamState.HALF_CLOSED_REMOTE
-        self._sink.opened(live, payload)
-        if ended and live.state is not StreamState.CLOSED:
-            self._sink.ended(live, envelope.get("trailers"))
+        if ended:
+            self._note_end(live)
+            if live.state is StreamState.CLOSED:
+                # This side had ended before the opening payload was whole, so nobody is to work on it.
+                self._sink.ended(live, envelope.get("trailers"))
+                return
+        self._opened(live, payload, envelope, ended)
 
     def _on_reset(self, envelope: dict[str, Any]) -> None:
-        live = self._find("reset", envelope)
+        stream_id = self._stream_id("reset", envelope)
+        live = self._find("reset", stream_id)
         if live is None:
+            self.lanes.abandon(stream_id)
             return
         payload = envelope.get("payload")
         code = envelope.get("code") or 0
@@ -383,8 +359,14 @@ class Connection:
             return
         if self._queued_pongs >= MAX_QUEUED_PONGS:
             raise Violation(f"more than {MAX_QUEUED_PONGS} pongs wait for a remote that does not read", 1008)
+        try:
+            message = self._encode(Frame("pong", nonce=nonce))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            # JSON can carry half a surrogate pair to us, and no text message can carry it back.
+            self._report("ignoring a ping whose nonce cannot be sent back")
+            return
         self._queued_pongs += 1
-        self._control(Frame("pong", nonce=nonce))
+        self.lanes.put_control(message)
         self._sink.queued()
 
     def _on_goaway(self, envelope: dict[str, Any]) -> None:
@@ -396,7 +378,12 @@ class Connection:
         for live in refused:
             self._close(live)
             self.lanes.discard(live.lane, keep_unsent_open=False)
-        self._sink.goaway(envelope.get("code") or 0, envelope.get("reason"))
+        if self._told_goaways < MAX_TOLD_GOAWAYS:
+            self._told_goaways += 1
+            reason = envelope.get("reason")
+            self._sink.goaway(
+                envelope.get("code") or 0, None if reason is None else clip_utf8(reason, MAX_REASON_BYTES)
+            )
         for live in refused:
             self._sink.failed(live, self._error(live, ResetCode.REFUSED, "the remote went away before this stream"))
 
@@ -407,16 +394,16 @@ class Connection:
             raise Violation(f"a connection-level frame of {size} bytes, over the cap of {self._cap}")
         stream_id = self._stream_id(kind, envelope)
         live = self.streams.get(stream_id)
-        piece = envelope.get("fragment") is not None
-        if kind == "open" and not (live is not None and piece and (live.opening or live.assembler is not None)):
-            if not self._admit(stream_id, piece):
+        if kind == "open":
+            piece = envelope.get("fragment") is not None
+            continues = live is not None and piece and live.assembler is not None and not live.local
+            if not continues and not self._admit(stream_id, live, piece):
                 return
-        elif self._find(kind, envelope) is None:
+        elif self._find(kind, stream_id) is None:
             return
         reason = f"a message of {size} bytes is over the cap of {self._cap}"
         if live is None:
-            self._queue_reset(Lane(stream_id), ResetCode.PAYLOAD_TOO_LARGE, reason)
-            self._sink.queued()
+            self._refuse(stream_id, ResetCode.PAYLOAD_TOO_LARGE, reason)
         else:
             self._fail(live, ResetCode.PAYLOAD_TOO_LARGE, reason)
 
@@ -431,243 +418,7 @@ class Connection:
         self.reset(live, code, reason, asked=True)
         self._sink.failed(live, self._error(live, code, reason))
 
-    def _error(self, live: LiveStream, code: ResetCode, reason: str) -> StreamReset:
-        return error_for_reset(code, reason, stream_id=live.id)
-
-    def _refuse(self, stream_id: int, reason: str) -> None:
-        self._queue_reset(Lane(stream_id), ResetCode.REFUSED, reason)
+    def _refuse(self, stream_id: int, code: ResetCode, reason: str) -> None:
+        """Answer an `open` that becomes no stream here."""
+        self._queue_reset(Lane(stream_id), code, reason)
         self._sink.queued()
-
-    # Sending
-
-    def fits_one_frame(self, encoded: str | bytes) -> bool:
-        """Whether a payload counts as small for the send limits: its envelope is allowed for."""
-        return len(encoded) <= self._cap - min(ENVELOPE_BYTES, self._cap // 2)
-
-    def open(
-        self,
-        encoded: str | bytes,
-        headers: Mapping[str, Any] | None = None,
-        end: bool = False,
-        *,
-        first: bool = False,
-    ) -> LiveStream:
-        """Open a stream: take the next id and queue its `open`.
-
-        Args:
-            encoded: The encoded payload.
-            headers: The application's.
-            end: Whether nothing follows from this side.
-            first: Put it before everything else, which is for the hello of a connection that has sent nothing.
-
-        Raises:
-            ConnectionLost: The socket is gone.
-            ConnectionGoingAway: After a goaway of either side, or when all ids are used up.
-            ProtocolError: The headers alone break the cap.
-            Exception: Whatever the codec raises for the headers.
-        """
-        while True:
-            self._check_openable()
-            stream_id = self._next_id
-            item, size = self._pack("open", stream_id, encoded, headers, end, None)
-            # A codec of the application's may have switched, and another greenlet have taken the id.
-            if self._next_id == stream_id:
-                break
-        self._check_openable()
-        self._next_id = stream_id + 2
-        self._highest_local = stream_id
-        live = LiveStream(stream_id, True, StreamState.HALF_CLOSED_LOCAL if end else StreamState.OPEN)
-        self.streams[stream_id] = live
-        live.lane.open_unsent = True
-        if first:
-            self.lanes.put_first(live.lane, item, size)
-        else:
-            self.lanes.put(live.lane, item, size)
-        return live
-
-    def _check_openable(self) -> None:
-        if self.dead:
-            raise ConnectionLost("the connection is gone")
-        if self.goaway_received:
-            raise ConnectionGoingAway("the remote is going away; open the stream on another connection")
-        if self.goaway_sent:
-            raise ConnectionGoingAway("this end is going away")
-        if self.ids_used_up:
-            raise ConnectionGoingAway(f"all stream ids up to {MAX_STREAM_ID} are used up; dial again")
-
-    @property
-    def ids_used_up(self) -> bool:
-        """Whether the last stream id of this end has been taken."""
-        return self._next_id > MAX_STREAM_ID
-
-    def send(
-        self,
-        live: LiveStream,
-        encoded: str | bytes | None,
-        headers: Mapping[str, Any] | None = None,
-        end: bool = False,
-        trailers: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Queue a `data` frame.
-
-        Args:
-            live: The stream.
-            encoded: The encoded payload; None for none.
-            headers: Only on this side's first frame.
-            end: Whether this is this side's last frame.
-            trailers: Only with `end`.
-
-        Raises:
-            StreamClosed: This side has ended.
-            ProtocolError: Headers after the first frame, or headers or trailers that alone break the cap.
-            Exception: Whatever the codec raises for headers or trailers.
-        """
-        if headers is not None and live.answered:
-            raise ProtocolError(
-                f"stream {live.id}: headers ride this side's first frame only"
-                + ("; pass them to open()" if live.local else "")
-            )
-        item, size = self._pack("data", live.id, encoded, headers, end, trailers)
-        verdict = TABLE[live.state][Event.SEND_END if end else Event.SEND_DATA]
-        if not isinstance(verdict, StreamState):
-            raise StreamClosed(f"stream {live.id} has ended on this side")
-        live.answered = True
-        self.lanes.put(live.lane, item, size)
-        if end:
-            live.state = verdict
-            if verdict is StreamState.CLOSED:
-                self._forget(live)
-
-    def _pack(
-        self,
-        kind: str,
-        stream_id: int,
-        encoded: str | bytes | None,
-        headers: Mapping[str, Any] | None,
-        end: bool,
-        trailers: Mapping[str, Any] | None,
-    ) -> tuple[bytes | Splitter, int]:
-        """What to put into the lane for this frame, and how many bytes it counts."""
-        if encoded is None or len(encoded) <= self._cap:
-            message = self._wrap(kind, stream_id, encoded, headers, end, trailers)
-            size = len(message)
-            if size <= self._cap:
-                return message, size
-            if encoded is None:
-                raise ProtocolError(
-                    f"stream {stream_id}: headers or trailers of {size} bytes are over the cap of {self._cap} bytes of "
-                    f"one message; they are never fragmented"
-                )
-        splitter = Splitter(
-            self._codec, self._envelopes, kind, stream_id, encoded, headers, end, trailers, self._cap
-        )
-        return splitter, splitter.remaining_bytes
-
-    def reset(
-        self,
-        live: LiveStream,
-        code: int,
-        reason: str | None,
-        *,
-        asked: bool,
-        payload: Any = ABSENT,
-    ) -> None:
-        """End both directions of a stream; nothing on a closed one.
-
-        Args:
-            live: The stream.
-            code: A reset code that may be sent.
-            reason: Text for people; cut to 1,000 bytes.
-            asked: True takes the place of the frames still queued on the lane (PROTOCOL §6); False is queued behind them.
-            payload: An error object; left out where it cannot be encoded or does not fit beside the rest.
-        """
-        if live.state is StreamState.CLOSED:
-            return
-        if asked:
-            self.lanes.discard(live.lane, keep_unsent_open=True)
-        self._close(live)
-        self._queue_reset(live.lane, code, reason, payload)
-
-    def _queue_reset(self, lane: Lane, code: int, reason: str | None, payload: Any = ABSENT) -> None:
-        reason = None if reason is None else clip_utf8(reason, MAX_REASON_BYTES)
-        message = None
-        if payload is not ABSENT:
-            try:
-                message = self._encode(Frame("reset", stream=lane.stream, payload=payload, code=int(code), reason=reason))
-            except Exception as error:  # whatever a codec makes of an odd error object, the reset itself must go out
-                self._report(f"an error payload was left out of its reset: {type(error).__name__}")
-        if message is None or len(message) > self._cap:
-            message = self._encode(Frame("reset", stream=lane.stream, code=int(code), reason=reason))
-        if len(message) > self._cap:
-            message = self._encode(Frame("reset", stream=lane.stream, code=int(code)))
-        self.lanes.put_reset(lane, message, owed=not self._is_local(lane.stream))
-
-    def ping(self, nonce: str) -> None:
-        """Queue a ping ahead of all streams."""
-        self._control(Frame("ping", nonce=nonce))
-
-    def goaway(self, code: int, reason: str | None) -> None:
-        """Queue a goaway once; streams that the remote opens from now on are refused."""
-        if self.goaway_sent:
-            return
-        self.goaway_sent = True
-        reason = None if reason is None else clip_utf8(reason, MAX_REASON_BYTES)
-        self._control(Frame("goaway", code=int(code), reason=reason, last_stream=self._highest_remote))
-
-    def _control(self, frame: Frame) -> None:
-        self.lanes.put_control(self._encode(frame))
-
-    def _encode(self, frame: Frame) -> bytes:
-        message = self._codec.encode(frame)
-        return message.encode("utf-8", "replace") if isinstance(message, str) else message
-
-    def take_batch(self) -> list[bytes]:
-        """The messages to write next; empty where nothing waits."""
-        batch, failed = self.lanes.take_batch()
-        self._queued_pongs = 0
-        for lane in failed:
-            live = self.streams.get(lane.stream)
-            reason = f"a fragment could not be encoded: {type(lane.failure).__name__}"
-            if live is None:
-                self._queue_reset(lane, ResetCode.INTERNAL_ERROR, reason)
-            else:
-                self.reset(live, ResetCode.INTERNAL_ERROR, reason, asked=False)
-                self._sink.failed(live, self._error(live, ResetCode.INTERNAL_ERROR, reason))
-        return batch
-
-    # Ends
-
-    def handler_started(self, live: LiveStream) -> None:
-        """A handler works on this stream of the remote's: it counts against the limit until `handler_ended`."""
-        live.running = True
-
-    def handler_ended(self, live: LiveStream) -> None:
-        """The handler of this stream has ended."""
-        live.running = False
-        if live.state is StreamState.CLOSED:
-            self._remote_streams -= 1
-
-    def _close(self, live: LiveStream) -> None:
-        live.state = StreamState.CLOSED
-        self._forget(live)
-
-    def _forget(self, live: LiveStream) -> None:
-        del self.streams[live.id]
-        if live.assembler is not None:
-            self._assembling_bytes -= live.assembler.byte_length
-            live.assembler = None
-        if not live.local and not live.running:
-            self._remote_streams -= 1
-
-    def die(self) -> list[LiveStream]:
-        """The socket is dead: close every stream, drop every queued frame.
-
-        Returns:
-            The streams that were live.
-        """
-        self.dead = True
-        lost = list(self.streams.values())
-        for live in lost:
-            self._close(live)
-        self.lanes.clear()
-        return lost

@@ -3,9 +3,10 @@
 Each stream has a lane, in which order is kept. Connection-level frames go before all lanes at every batch. Lanes whose
 next frame is whole take turns, one frame each, up to `BATCH_BYTES`; after them lanes whose next frame is a fragment of
 something bigger take turns, at least one fragment a batch and at most one of a stream. So a small frame, and a ping,
-leaves at most one batch after it was queued however many streams send in bulk, and bulk always moves on. Opens leave in
-the order of their ids, or the remote would end the connection: the first fragment of an `open` takes its turn among the
-whole frames.
+leaves at most one batch after it was queued however many streams send in bulk, and bulk always moves on.
+
+Opens leave in the order of their ids, or the remote would end the connection. They all stand among the whole frames;
+where the first of them is a fragment, it heads the fragments of its batch and the opens behind it wait for that.
 
 Sizes are counted here for the send limits of DESIGN §5; who waits for room, and how, is the runtime's business.
 """
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 
 #: About how much one batch holds, in bytes.
 BATCH_BYTES = 65_536
+#: Lanes whose own weight is not counted.
+FREE_LANES = 1_000
+#: What each further lane weighs besides its frames, in bytes. Otherwise a remote that does not read could make us keep
+#: hundreds of thousands of tiny answers, each on a lane of its own that takes more memory than the answer.
+LANE_BYTES = 1_024
+#: Bytes that frames which wait for no room (resets, ends without payload) may take beyond the limit and the reserve.
+OVERDUE_BYTES = 4_194_304
 
 
 class Lane:
     """The frames of one stream that have not left yet, oldest first."""
 
-    __slots__ = ("stream", "items", "queued_bytes", "open_unsent", "owes_reset", "failure")
+    __slots__ = ("failure", "items", "open_unsent", "queued_bytes", "stream")
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
@@ -33,8 +41,6 @@ class Lane:
         self.queued_bytes = 0
         #: True while the stream's `open` is in the lane and nothing of it has left.
         self.open_unsent = False
-        #: Whether the lane ends with a reset of a stream that the remote opened.
-        self.owes_reset = False
         #: What kept a fragment from being built; the lane has been emptied then.
         self.failure: Exception | None = None
 
@@ -55,11 +61,11 @@ class Lanes:
         self.queued_bytes = 0
         #: The part of `queued_bytes` that is whole frames.
         self.whole_bytes = 0
-        #: Resets of streams of the remote's that have not left yet: what a remote that does not read piles up here.
-        self.owed_resets = 0
         self._has_leader = False
         self._control: deque[bytes] = deque()
+        #: Lanes whose next frame is whole, or an `open` of which nothing has left.
         self._whole: deque[Lane] = deque()
+        #: Lanes whose next frame is any other fragment.
         self._bulk: deque[Lane] = deque()
 
     def __bool__(self) -> bool:
@@ -67,9 +73,9 @@ class Lanes:
         return bool(self._whole or self._bulk or self._control)
 
     @property
-    def control_frames(self) -> int:
-        """How many connection-level frames wait."""
-        return len(self._control)
+    def _lanes_bytes(self) -> int:
+        """What the lanes themselves weigh."""
+        return max(0, len(self._whole) + len(self._bulk) - FREE_LANES) * LANE_BYTES
 
     def has_room(self, lane: Lane | None, size: int, whole: bool) -> bool:
         """Whether a payload of `size` encoded bytes may be queued now (DESIGN §5).
@@ -81,9 +87,15 @@ class Lanes:
         """
         if lane is not None and lane.items and lane.queued_bytes + size > self.lane_limit_bytes:
             return False
-        if self.queued_bytes < self.limit_bytes:
+        besides = self._lanes_bytes
+        if self.queued_bytes + besides < self.limit_bytes:
             return True
-        return whole and self.whole_bytes < self.reserve_bytes
+        return whole and self.whole_bytes + besides < self.reserve_bytes
+
+    @property
+    def overdue(self) -> bool:
+        """Whether more waits than all that may be queued for payloads: the remote has us answer and does not read."""
+        return self.whole_bytes + self._lanes_bytes > self.limit_bytes + self.reserve_bytes + OVERDUE_BYTES
 
     def put_control(self, message: bytes) -> None:
         """Queue a connection-level frame behind the others of its kind."""
@@ -102,16 +114,9 @@ class Lanes:
             (self._whole if whole or lane.open_unsent else self._bulk).append(lane)
 
     def put_first(self, lane: Lane, item: bytes | Splitter, size: int) -> None:
-        """Queue what must leave before everything else, connection-level frames included; only on empty lanes."""
+        """Queue the `open` that must leave before all else, connection-level frames included; only on empty lanes."""
         self._has_leader = True
         self.put(lane, item, size)
-
-    def put_reset(self, lane: Lane, message: bytes, *, owed: bool) -> None:
-        """Queue the reset that ends its stream; `owed` where the remote opened that."""
-        if owed:
-            lane.owes_reset = True
-            self.owed_resets += 1
-        self.put(lane, message, len(message))
 
     def discard(self, lane: Lane, *, keep_unsent_open: bool) -> None:
         """Throw away what waits in a lane.
@@ -128,7 +133,6 @@ class Lanes:
         self.whole_bytes -= sum(len(item) for item in items if isinstance(item, bytes))
         items.clear()
         lane.queued_bytes = 0
-        self._pay(lane)
         if keep_unsent_open and lane.open_unsent:
             # The lane keeps its turn, since opens that were queued behind this one must leave behind it.
             kept = first if isinstance(first, bytes) else first.next_message()
@@ -138,107 +142,133 @@ class Lanes:
             self.whole_bytes += len(kept)
         else:
             (self._whole if isinstance(first, bytes) or lane.open_unsent else self._bulk).remove(lane)
+            lane.open_unsent = False
 
-    def _pay(self, lane: Lane) -> None:
-        if lane.owes_reset:
-            lane.owes_reset = False
-            self.owed_resets -= 1
+    def abandon(self, stream_id: int) -> None:
+        """Drop the rest of a fragmented payload of a stream that has closed here; the remote wants no more of it."""
+        for lane in self._bulk:
+            if lane.stream == stream_id:
+                self.discard(lane, keep_unsent_open=False)
+                return
 
     def clear(self) -> None:
         """The socket is dead: nothing is kept for the next one."""
         for lane in (*self._whole, *self._bulk):
             lane.items.clear()
             lane.queued_bytes = 0
+            lane.open_unsent = False
         self._has_leader = False
         self._control.clear()
         self._whole.clear()
         self._bulk.clear()
-        self.queued_bytes = self.whole_bytes = self.owed_resets = 0
+        self.queued_bytes = self.whole_bytes = 0
 
     def take_batch(self) -> tuple[list[bytes], list[Lane]]:
-        """The messages that are to leave next, and the lanes in which a fragment could not be built (`Lane.failure`)."""
+        """The messages that are to leave next, and the lanes whose fragment could not be built (`Lane.failure`)."""
         batch: list[bytes] = []
         failed: list[Lane] = []
-        begun: list[Lane] = []
         if self._has_leader:
             self._has_leader = False
-            # The least room there is: exactly one frame of the one lane.
-            self._take_whole(batch, 1, begun)
+            # The least room there is, hence one frame; it makes a batch with those that had to wait for it.
+            self._take(batch, 1, failed)
+            batch.extend(self._control)
+            self._control.clear()
+            return batch, failed
         batch.extend(self._control)
         self._control.clear()
-        room = BATCH_BYTES - sum(map(len, batch))
-        if self._whole:
-            room = self._take_whole(batch, room, begun)
-        if self._bulk:
-            self._take_fragments(batch, room, failed)
-        self._bulk.extend(begun)
+        self._take(batch, BATCH_BYTES - sum(map(len, batch)), failed)
         return batch, failed
 
-    def _take_whole(self, batch: list[bytes], room: int, begun: list[Lane]) -> int:
-        """Whole frames, and first fragments of opens: the lanes of those have had their turn and go to `begun`."""
+    def _take(self, batch: list[bytes], room: int, failed: list[Lane]) -> None:
+        opening: Lane | None = None
+        if self._whole:
+            room, opening = self._take_whole(batch, room)
+        if opening is not None or self._bulk:
+            self._take_fragments(batch, room, opening, failed)
+
+    def _take_whole(self, batch: list[bytes], room: int) -> tuple[int, Lane | None]:
+        """Take whole frames while there is room.
+
+        Returns:
+            The room that is left, and the lane of the `open` that holds back later ones since its first frame is a
+            fragment: it stands first in the rotation.
+        """
         rotation = self._whole
+        held: list[Lane] = []
         taken = 0
         while rotation and room > 0:
             lane = rotation.popleft()
             items = lane.items
             message = items[0]
-            if isinstance(message, bytes):
-                size = len(message)
-                taken += size
-                lane.queued_bytes -= size
-                items.popleft()
-                if items:
-                    (rotation if type(items[0]) is bytes else self._bulk).append(lane)
-                elif lane.owes_reset:
-                    self._pay(lane)
-            else:
-                message = self._take_fragment(lane, message)
-                if not items:
-                    pass
-                elif isinstance(items[0], bytes):
-                    rotation.append(lane)
-                else:
-                    begun.append(lane)
-            batch.append(message)
-            room -= len(message)
-            lane.open_unsent = False
+            if lane.open_unsent:
+                if held or not isinstance(message, bytes):
+                    held.append(lane)
+                    continue
+                lane.open_unsent = False
+            items.popleft()
+            size = len(message)  # type: ignore[arg-type]  # but for opens only whole frames head this rotation
+            batch.append(message)  # type: ignore[arg-type]
+            room -= size
+            taken += size
+            lane.queued_bytes -= size
+            if items:
+                (rotation if type(items[0]) is bytes else self._bulk).append(lane)
         self.queued_bytes -= taken
         self.whole_bytes -= taken
-        return room
+        if not held:
+            return room, None
+        rotation.extendleft(reversed(held))
+        return room, held[0]
 
-    def _take_fragment(self, lane: Lane, splitter: Splitter) -> bytes:
-        """The next fragment of the payload that heads a lane. Has changed nothing where the codec raises."""
-        before = splitter.remaining_bytes
-        message = splitter.next_message()
-        left = before - splitter.remaining_bytes
-        lane.queued_bytes -= left
-        self.queued_bytes -= left
-        if splitter.done:
-            lane.items.popleft()
-        return message
-
-    def _take_fragments(self, batch: list[bytes], room: int, failed: list[Lane]) -> None:
+    def _take_fragments(self, batch: list[bytes], room: int, opening: Lane | None, failed: list[Lane]) -> None:
+        """Take fragments while there is room: one at least, one of a stream at most, first that of `opening`."""
         rotation = self._bulk
-        served: list[Lane] = []
-        while rotation:
-            lane = rotation.popleft()
+        turns = len(rotation)
+        if opening is not None:
+            self._whole.popleft()
+            opening.open_unsent = False
+            splitter: Splitter = opening.items[0]  # type: ignore[assignment]  # its first frame is a fragment
+            before = splitter.remaining_bytes
+            message = splitter.next_message()
+            room -= len(message)
+            batch.append(message)
+            self._taken(opening, splitter, before - splitter.remaining_bytes)
+            if room <= 0:
+                return
+        while turns and rotation:
+            turns -= 1
+            lane = rotation[0]
             items = lane.items
-            splitter: Splitter = items[0]  # type: ignore[assignment]  # only payloads to be cut head this one
-            try:
-                message = self._take_fragment(lane, splitter)
-            except Exception as error:  # a codec of the application's may raise anything; its stream alone pays
-                lane.failure = error
+            splitter = items[0]  # type: ignore[assignment]  # only payloads to be cut head this one
+            before = splitter.remaining_bytes
+            fragment = self._build(lane, splitter)
+            if not items or items[0] is not splitter:
+                # A codec of the application's may switch, and another greenlet has reset the stream meanwhile.
+                continue
+            if fragment is None:
                 failed.append(lane)
-                rotation.appendleft(lane)
                 self.discard(lane, keep_unsent_open=False)
                 continue
-            batch.append(message)
-            room -= len(message)
-            if items:
-                if isinstance(items[0], bytes):
-                    self._whole.append(lane)
-                else:
-                    served.append(lane)
+            rotation.popleft()
+            room -= len(fragment)
+            batch.append(fragment)
+            self._taken(lane, splitter, before - splitter.remaining_bytes)
             if room <= 0:
-                break
-        rotation.extend(served)
+                return
+
+    def _build(self, lane: Lane, splitter: Splitter) -> bytes | None:
+        try:
+            return splitter.next_message()
+        except Exception as error:  # a codec of the application's may raise anything; its stream alone pays
+            lane.failure = error
+            return None
+
+    def _taken(self, lane: Lane, splitter: Splitter, size: int) -> None:
+        """A fragment has left a lane, which stands in no rotation now."""
+        items = lane.items
+        lane.queued_bytes -= size
+        self.queued_bytes -= size
+        if splitter.done:
+            items.popleft()
+        if items:
+            (self._whole if type(items[0]) is bytes else self._bulk).append(lane)

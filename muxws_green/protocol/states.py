@@ -28,7 +28,7 @@ class Event(Enum):
 
     RECV_OPEN = "recv open"
     RECV_OPEN_END = "recv open+end"
-    #: An `open` that carries `fragment` and does not continue an opening in progress.
+    #: An `open` that carries `fragment` while no fragments are being collected on that id.
     RECV_OPEN_PIECE = "recv open piece"
     RECV_DATA = "recv data"
     RECV_END = "recv data+end"

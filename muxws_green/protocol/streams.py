@@ -18,17 +18,16 @@ class LiveStream:
         state: Where it stands, from this end.
     """
 
-    __slots__ = ("id", "local", "state", "lane", "assembler", "kind", "opening", "answered", "heard", "running", "owner")
+    __slots__ = ("answered", "assembler", "heard", "id", "lane", "local", "opening", "owner", "running", "state")
 
     def __init__(self, stream_id: int, local: bool, state: StreamState) -> None:
         self.id = stream_id
         self.local = local
         self.state = state
         self.lane = Lane(stream_id)
-        #: The pieces of a payload that is being collected, and the type of the frames that bring them.
+        #: The pieces of a payload that is being collected.
         self.assembler: Assembler | None = None
-        self.kind = ""
-        #: True from the first fragment of the remote's `open` to the last.
+        #: True from the first fragment of the remote's `open` to the last: those are what is being collected.
         self.opening = False
         #: This end has sent its first frame, the remote its first: headers ride those only.
         self.answered = local

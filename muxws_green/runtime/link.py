@@ -353,8 +353,7 @@ class Link:
         self._fail_streams(cause)
         self.outlet.close()
         self.intake.close()
-        if not self.core.goaway_sent:
-            self.core.goaway(ResetCode.PROTOCOL_ERROR, reason)
+        self.core.goaway(ResetCode.PROTOCOL_ERROR, reason)
         self._farewell = (code, clip_utf8(reason, MAX_CLOSE_REASON_BYTES))
         self.wake_writer()
         parting = Greenlet(self._part, cause)
