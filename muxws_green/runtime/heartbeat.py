@@ -181,11 +181,15 @@ def wait_for_turn(hub: Hub) -> None:
     waiter: Waiter[None] = Waiter(hub)
     watcher = hub.loop.prepare()
     watcher.start(lambda: waiter.switch(None))
-    # Something to do at once, so that the loop does not sleep before the next turn.
-    hub.loop.run_callback(_nothing)
+    # Something to do at once, so that the loop does not sleep before the next turn. A timer, since a callback that is
+    # added late in the phase of another `prepare` watcher does not keep it from that.
+    at_once = hub.loop.timer(0.0)
+    at_once.start(_nothing)
     try:
         waiter.get()
     finally:
+        at_once.stop()
+        at_once.close()
         watcher.stop()
         watcher.close()
 
