@@ -167,7 +167,7 @@ def _judge(environ: dict[str, Any], codec_name: str, origins: IOriginPolicy | No
 
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     headers = [(key[5:].replace("_", "-"), value) for key, value in environ.items() if key.startswith("HTTP_")]
-    if "CONTENT_LENGTH" in environ:
+    if environ.get("CONTENT_LENGTH"):
         headers.append(("CONTENT-LENGTH", environ["CONTENT_LENGTH"]))
     answer = answer_upgrade(environ["REQUEST_METHOD"], path, headers, select, environ["SERVER_PROTOCOL"])
     if answer.status != 101:

@@ -14,7 +14,8 @@ from typing import Any
 import gevent
 from gevent.event import Event
 
-from muxws_green.errors import ConnectionClosed, UpgradeRefused
+from muxws_green.api import WSGIApp
+from muxws_green.errors import ConnectionClosed, TransportUnsupportedError, UpgradeRefused
 from muxws_green.protocol.origin import SameOrigin, compile_policy
 from muxws_green.transports.acceptor import Upgraded, refuse, upgrade
 from muxws_green.transports.upgradable import upgradable
@@ -245,11 +246,36 @@ def django_app() -> Any:
     return upgradable(get_wsgi_application())
 
 
+def peers_app() -> Any:
+    """Peers, whose streams take as many seconds as they ask for."""
+
+    def handle(payload: Any, stream: Any) -> None:
+        gevent.sleep(payload)
+        stream.reply("done")
+
+    # A framework's views that accept, or the application itself: both are the same to a drain.
+    return WSGIApp(handle, codec=CODEC, heartbeat=None)
+
+
+def refusing(environ: dict[str, Any], start_response: Any) -> Any:
+    """Tells its client why a host cannot be used."""
+    try:
+        accept(environ, start_response)
+    except TransportUnsupportedError as error:
+        body = str(error).encode()
+    else:
+        raise AssertionError("this host was not expected to give its socket away")
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
 APPS: dict[str, Callable[[], Any]] = {
     "plain": lambda: plain,
     "wrapped": lambda: wrapped,
     "taken_over": lambda: taken_over,
     "generator": lambda: upgradable(generator),
+    "peers": peers_app,
+    "refusing": lambda: refusing,
     "flask": flask_app,
     "bottle": bottle_app,
     "django": django_app,

@@ -7,12 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.transports.raw import PATIENCE, authority
+from gevent import socket as gevent_socket
+
+from tests.transports.raw import PATIENCE, authority, client_context
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,20 +33,33 @@ WORKERS = {
 class HostProcess:
     """A running server. Made by `serving`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], address: Any, family: int, directory: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], address: Any, family: int, directory: Path, *, tls: bool
+    ) -> None:
         self.process = process
         self.address = address
         self.family = family
+        self.tls = tls
         self._directory = directory
+        self._clients: list[Any] = []
 
     def connect(self) -> Any:
-        """A plain connection to it."""
-        from gevent import socket as gevent_socket
-
-        sock = gevent_socket.socket(self.family, socket.SOCK_STREAM)
-        sock.settimeout(PATIENCE)
-        sock.connect(self.address)
+        """A connection to it, closed by `close_clients` at the latest."""
+        sock: Any = gevent_socket.socket(self.family, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(PATIENCE)
+            sock.connect(self.address)
+            if self.tls:
+                sock = client_context().wrap_socket(sock, server_hostname="localhost")
+        finally:
+            self._clients.append(sock)
         return sock
+
+    def close_clients(self) -> None:
+        """Close all connections that have been made to it."""
+        for sock in self._clients:
+            sock.close()
+        self._clients.clear()
 
     def access_log(self) -> list[str]:
         """The lines that tell of requests."""
@@ -52,6 +68,12 @@ class HostProcess:
     def errors(self) -> str:
         """What it has written to its standard error."""
         return (self._directory / "stderr").read_text()
+
+    def wait(self) -> float:
+        """Wait until it is gone; in how many seconds it was."""
+        begun = time.monotonic()
+        self.process.wait(PATIENCE)
+        return time.monotonic() - begun
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal, and wait until it is gone."""
@@ -84,7 +106,18 @@ def serving(
             certificate.private_key_and_cert_chain_pem.write_to_path(pem)
         if host in WORKERS:
             command = [
-                *("-m", "gunicorn", "-k", WORKERS[host], "--bind", f"fd://{fd}", "--log-level", "warning"),
+                *(
+                    "-m",
+                    "gunicorn",
+                    "-c",
+                    str(ROOT / "tests/hosts/gunicorn_conf.py"),
+                    "-k",
+                    WORKERS[host],
+                    "--bind",
+                    f"fd://{fd}",
+                    "--log-level",
+                    "warning",
+                ),
                 *("--access-logfile", str(log), "--graceful-timeout", "2", "--no-control-socket"),
                 *(("--certfile", pem) if pem else ()),
                 "tests.hosts.gunicorn_app:application",
@@ -93,7 +126,7 @@ def serving(
             command = ["-m", "tests.hosts.serve", host, app, str(fd), str(log), *([pem] if pem else [])]
         with (directory / "stderr").open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-W", "ignore::DeprecationWarning", *command],
+                [sys.executable, *command],
                 cwd=ROOT,
                 env={**os.environ, "MUXWS_TEST_APP": app, "PYTHONPATH": str(ROOT)},
                 pass_fds=[fd],
@@ -101,9 +134,10 @@ def serving(
                 stdout=stderr,
                 stderr=stderr,
             )
-    server = HostProcess(process, address, family, directory)
+    server = HostProcess(process, address, family, directory, tls=tls)
     try:
         yield server
     finally:
+        server.close_clients()
         # gunicorn takes a second longer to stop gracefully.
         server.stop(signal.SIGQUIT if host in WORKERS else signal.SIGTERM)

@@ -6,13 +6,17 @@ Every host serves until it is told to stop by SIGTERM. gunicorn has a command li
 from __future__ import annotations
 
 import signal
+import socket as stdlib_socket
+import ssl as stdlib_ssl
 import sys
+import wsgiref.simple_server
 from typing import Any
 
 import gevent
 from gevent import socket, ssl
 from gevent.pywsgi import WSGIServer
 
+from muxws_green.runtime.roster import drain_all
 from muxws_green.transports.hosts.geventwebsocket import leave_upgrade_to_app
 from muxws_green.transports.server import Server
 from tests.hosts.apps import APPS, SUBPROTOCOL
@@ -32,7 +36,7 @@ class Selecting:
 
 
 def make_server(host: str, listener: Any, app: Any, **options: Any) -> Any:
-    if host == "pywsgi":
+    if host in ("pywsgi", "pywsgi with stdlib TLS"):
         return WSGIServer(listener, app, **options)
     if host == "server":
         return Server(listener, app, **options)
@@ -50,15 +54,35 @@ def make_server(host: str, listener: Any, app: Any, **options: Any) -> Any:
     raise ValueError(host)
 
 
+def serve_wsgiref(fd: int, app: Any) -> None:
+    """One request by the standard library's server, which knows nothing of gevent."""
+    handler = wsgiref.simple_server.WSGIRequestHandler
+    server = wsgiref.simple_server.WSGIServer(("", 0), handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = stdlib_socket.socket(fileno=fd)
+    server.server_name, server.server_port = "localhost", 0
+    server.setup_environ()
+    server.set_app(app)
+    handler.log_message = lambda *args: None  # type: ignore[method-assign]
+    server.serve_forever()
+
+
 def main(host: str, app: str, fd: str, log: str, pem: str = "") -> None:
+    if host == "wsgiref":
+        signal.signal(signal.SIGTERM, lambda number, at: sys.exit(0))
+        serve_wsgiref(int(fd), APPS[app]())
     with open(log, "a", buffering=1) as access:
         options: dict[str, Any] = {"log": access}
         if pem:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            kind = stdlib_ssl.SSLContext if host == "pywsgi with stdlib TLS" else ssl.SSLContext
+            context = kind(stdlib_ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(pem)
             options["ssl_context"] = context
         server = make_server(host, socket.socket(fileno=int(fd)), APPS[app](), **options)
-        gevent.signal_handler(signal.SIGTERM, server.stop)
+        if isinstance(server, Server):
+            gevent.signal_handler(signal.SIGTERM, server.drain)
+        else:
+            gevent.signal_handler(signal.SIGTERM, lambda: (drain_all(), server.stop()))
         server.serve_forever()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import gevent
 import pytest
 
-from tests.hosts.client import Answer, ClientEnd, exchange, head, secure
+from tests.hosts.client import Answer, ClientEnd, exchange, head
 from tests.hosts.process import WORKERS, HostProcess, serving
 from tests.transports.raw import CLOSE, PATIENCE, TEXT, RawFrame, close_frame, frame
 
@@ -30,19 +30,13 @@ GUNICORN = ["gunicorn gevent", "gunicorn gevent_wsgi", "gunicorn gevent_pywsgi",
 class Host:
     """A served application as its clients see it."""
 
-    def __init__(self, process: HostProcess, host: str, app: str, tls: bool) -> None:
+    def __init__(self, process: HostProcess, host: str, app: str) -> None:
         self.process = process
         self.process_of = host
         self.app = app
-        self.tls = tls
-        self.opened: list[Any] = []
 
     def connect(self) -> Any:
-        sock = self.process.connect()
-        if self.tls:
-            sock = secure(sock)
-        self.opened.append(sock)
-        return sock
+        return self.process.connect()
 
     def open(self, behind: bytes = b"", path: str = "/ws", **changes: str | None) -> ClientEnd:
         answer = exchange(self.connect(), head(changes, path=path) + behind)
@@ -86,7 +80,7 @@ def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if app in ("flask", "bottle", "django"):
         pytest.importorskip(app)
     with serving(host, tmp_path_factory.mktemp("host"), app, tls=kind == "tls", unix=kind == "unix") as process:
-        yield Host(process, host, app, kind == "tls")
+        yield Host(process, host, app)
     assert process.process.returncode == 0
     assert process.errors() == ""
 
@@ -97,9 +91,7 @@ running = pytest.fixture(scope="module", name="running")(start)
 @pytest.fixture
 def served(running: Host) -> Iterator[Host]:
     yield running
-    for sock in running.opened:
-        sock.close()
-    running.opened.clear()
+    running.process.close_clients()
 
 
 def hosts(*cases: tuple[str, str, str]) -> pytest.MarkDecorator:

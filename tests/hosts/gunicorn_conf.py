@@ -1,0 +1,15 @@
+"""What gunicorn is told besides its command line: how its workers send their peers away."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import gevent
+
+from muxws_green.runtime.roster import drain_all
+
+
+def post_worker_init(worker: Any) -> None:
+    if hasattr(worker, "notify") and "gevent" in type(worker).__module__ + type(worker).__name__.lower():
+        gevent.signal_handler(signal.SIGTERM, lambda: (worker.handle_exit(None, None), drain_all()))
