@@ -20,6 +20,7 @@ from zope.interface import implementer
 
 from muxws_green.errors import ConnectionClosed
 from muxws_green.interfaces import IClock, ITransport
+from muxws_green.websocket import encode_close
 
 #: Twice the cap of one message (PROTOCOL §5).
 DEFAULT_MAX_MESSAGE_BYTES = 131_072
@@ -257,18 +258,17 @@ class MemoryTransport:
 
     def close(self, code: int, reason: str) -> None:
         """Send a close frame, once; see `ITransport`."""
-        if code in (1005, 1006, 1015) or not 1000 <= code < 5000:
-            raise ValueError(f"close code {code} is not allowed on the wire (RFC 6455 §7.4)")
+        frame = _close_frame(code, reason)
         self._write_answer()
         if self.closed_with is None:
-            self._write_close(_CloseFrame(code, _clipped(reason)))
+            self._write_close(frame)
 
     def abort(self, code: int | None = None) -> None:
         """End this end at once; the other sees the close frame that could still be sent, or 1006. See `ITransport`."""
         if self._aborted:
             return
+        frame = self._answer or (None if code is None else _close_frame(code, ""))
         self._aborted = True
-        frame = self._answer or (None if code is None else _CloseFrame(code, ""))
         if frame is not None and self.closed_with is None and self._waiting_bytes == 0 and not self._broken:
             self.closed_with = (frame.code, frame.reason)
             self.outgoing._put(frame, 0)
@@ -352,5 +352,7 @@ def _length(message: str | bytes) -> int:
     return len(message.encode("utf-8", "surrogatepass")) if isinstance(message, str) else len(message)
 
 
-def _clipped(reason: str) -> str:
-    return reason.encode("utf-8", "replace")[:_REASON_BYTES].decode("utf-8", "ignore")
+def _close_frame(code: int, reason: str) -> _CloseFrame:
+    # For what it refuses; the length of the reason is another matter here, where nothing is encoded.
+    encode_close(code, "", False)
+    return _CloseFrame(code, reason.encode("utf-8", "replace")[:_REASON_BYTES].decode("utf-8", "ignore"))

@@ -32,6 +32,9 @@ READ_BYTES = 65_536
 #: OpenSSL tells of a longer write only when all of it has gone, and sends each record by itself in any case.
 _TLS_RECORD_BYTES = 16_384
 
+#: How many reads `abort` spends on what nobody will read.
+_DISCARDED_READS = 64
+
 _LOST = (1006, "connection lost without a close frame")
 
 
@@ -130,27 +133,21 @@ class SocketTransport:
         """End the connection at once; see `ITransport.abort`. Later calls do nothing."""
         if self._aborted:
             return
-        frame = b""
-        if not self._close_sent and not self._in_frame:
-            frame = self._answer or (b"" if code is None else encode_close(code, "", self._masked))
         self._aborted = True
         self._end = self._end or _LOST
-        # From here on every call is tried once and waits for nothing.
-        self._sock.settimeout(0.0)
         try:
-            if frame:
-                self._sock.send(frame)
-            if isinstance(self._sock, SSLSocket) and not self._in_frame:
-                self._say_goodbye(self._sock)
+            if not self._in_frame:
+                self._say_goodbye(code)
         except OSError:
             # No room, or the remote has gone before us. Either way there is nobody to tell.
             pass
-        try:
-            self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            # Not connected any more; that is what was wanted.
-            pass
-        self._sock.close()
+        finally:
+            try:
+                self._sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                # Not connected any more; that is what was wanted.
+                pass
+            self._sock.close()
 
     def unacknowledged(self) -> int | None:
         """Bytes that a waiting `send` still holds and that the kernel reports (Linux); None elsewhere."""
@@ -220,11 +217,30 @@ class SocketTransport:
         code, reason = self._end or _LOST
         return ConnectionClosed(message, code=code, reason=reason, was_clean=code == 1000)
 
-    @staticmethod
-    def _say_goodbye(sock: SSLSocket) -> None:
-        """End TLS as its rules want, so that the remote can tell this from a cut line; do not wait for its answer."""
+    def _say_goodbye(self, code: int | None) -> None:
+        """Try to make the remote see a close frame and not a broken line. Nothing in here waits."""
+        sock = self._sock
+        sock.settimeout(0.0)
+        if not self._close_sent:
+            frame = self._answer or (b"" if code is None else encode_close(code, "", self._masked))
+            if frame:
+                sock.send(frame)
+                self._close_sent = True
+        if self._close_sent:
+            self._discard_unread()
+        if isinstance(sock, SSLSocket):
+            try:
+                sock.unwrap()
+            except ValueError:
+                # The remote has ended TLS before.
+                pass
+
+    def _discard_unread(self) -> None:
+        # A socket that is closed with bytes unread is reset, and a reset can overtake the close frame or erase it.
         try:
-            sock.unwrap()
-        except ValueError:
-            # The remote had ended TLS before.
+            for _ in range(_DISCARDED_READS):
+                if not self._sock.recv(READ_BYTES):
+                    return
+        except OSError:
+            # Nothing there, or no more to come.
             pass

@@ -140,9 +140,11 @@ def test_nothing_follows_a_close_frame():
 
 @pytest.mark.parametrize("code", [0, 999, 1005, 1006, 1015, 5000])
 def test_codes_that_must_not_be_on_the_wire_are_refused(code):
-    left, _right = memory_pair()
+    left, right = memory_pair()
     with pytest.raises(ValueError, match=str(code)):
         left.close(code, "")
+    with pytest.raises(ValueError, match=str(code)):
+        right.abort(code)
 
 
 def test_the_reason_is_cut_on_a_character_boundary():

@@ -362,8 +362,26 @@ def test_close_after_the_remotes_close_is_the_answer_to_it(ends):
 def test_codes_that_must_not_be_on_the_wire_are_refused(ends, code):
     with pytest.raises(ValueError, match=str(code)):
         ends.transport.close(code, "")
-    ends.transport.close(1000, "")
-    assert ends.raw.frames(1)[0].close_code == 1000
+    ends.transport.send([b"as if nothing had happened"], True)
+    with pytest.raises(ValueError, match=str(code)):
+        ends.transport.abort(code)
+    assert [sent.opcode for sent in ends.raw.frames(1)] == [BINARY]
+    assert ends.raw.rest() == b""
+
+
+@pytest.mark.case("C08")
+def test_a_close_frame_arrives_although_the_remotes_bytes_were_not_all_read(ends):
+    """Closing a socket that has unread bytes resets it."""
+    too_long = frame(BINARY, bytes(MAX_MESSAGE_BYTES + 1), masked=ends.raw.client)
+    flooder = gevent.spawn(ends.raw.sock.sendall, too_long + bytes(50_000))
+    assert ends.ended().code == 1009
+    settle()
+    ends.transport.close(1009, "")
+    ends.transport.abort()
+    flooder.get(timeout=PATIENCE)
+    settle()
+    assert ends.raw.frames(1)[0].close_code == 1009
+    assert ends.raw.sock.recv(1) == b""
 
 
 @pytest.mark.leaks
@@ -376,8 +394,7 @@ def test_abort_sends_a_close_frame_where_it_can_and_closes_the_descriptor(kind, 
     ends.transport.abort(1001)
     assert ends.ended().code == 1006
     assert ends.refused([b"x"]).code == 1006
-    with pytest.raises(ConnectionClosed):
-        ends.transport.close(1000, "")
+    ends.transport.close(1000, "the close frame has been sent")
     assert ends.transport.unacknowledged() is None
     ends.raw.sock.close()
 
@@ -385,6 +402,8 @@ def test_abort_sends_a_close_frame_where_it_can_and_closes_the_descriptor(kind, 
 def test_abort_without_a_code_sends_nothing(ends):
     ends.transport.abort()
     assert ends.raw.rest() == b""
+    with pytest.raises(ConnectionClosed):
+        ends.transport.close(1000, "")
 
 
 def test_abort_wakes_a_waiting_reader_and_a_waiting_writer(ends):
