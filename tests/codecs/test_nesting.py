@@ -75,6 +75,12 @@ def test_a_payload_at_the_bound_passes_everywhere(codec, wrap):
     assert codec.decode(codec.encode(frame)) == frame
 
 
+def test_extensions_are_no_level():
+    codec = CODECS[1]
+    value = nested(MAX_NESTING, core=msgpack.ExtType(1, b"x"))
+    assert codec.decode_payload(codec.encode_payload(value)) == value
+
+
 @BY_NAME
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_payload_past_the_bound_is_refused_at_the_sender(codec, wrap):

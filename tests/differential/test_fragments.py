@@ -99,6 +99,38 @@ def test_around_the_real_cap(size):
         check(name, Frame("data", 5, payload="x" * size, end=True, trailers={"sum": 1}), MAX_FRAME_BYTES)
 
 
+class Terse:
+    """A text codec whose envelope is one character, so that a code point can be wider than what the cap reserves."""
+
+    name = "terse"
+    binary = False
+
+    def encode(self, frame):
+        return str(frame.payload) if frame.fragment is None else ("+" if frame.more else ".") + frame.fragment
+
+    def decode(self, message):
+        raise NotImplementedError
+
+    def encode_payload(self, value):
+        return value
+
+    def decode_payload(self, data):
+        return data
+
+
+@pytest.mark.parametrize("cap", range(2, 12))
+@pytest.mark.parametrize("payload", ["😀" * 5, "aé€😀" * 5, "€é" * 9, "a" * 30])
+def test_code_points_wider_than_the_budget(payload, cap):
+    codec = Terse()
+    try:
+        expected = [part.fragment for part in muxws.split_frame(muxws.Frame("data", 1, payload=payload), cap, codec)]
+    except muxws.errors.ProtocolError:
+        with pytest.raises(ProtocolError):
+            split_frame(Frame("data", 1, payload=payload), cap, codec)
+        return
+    assert [part.fragment for part in split_frame(Frame("data", 1, payload=payload), cap, codec)] == expected
+
+
 @pytest.mark.parametrize("cap", range(257, 300))
 def test_where_the_length_of_a_length_changes(cap):
     """A bin of 255 bytes has a header of two bytes, one of 256 has three."""

@@ -101,6 +101,12 @@ def test_without_growth_every_delay_is_the_first(attempts):
     assert unjittered_delay(attempts, Reconnect(factor=1)) == 0.25
 
 
+@pytest.mark.parametrize("draw", [-1.0, -5.0])
+def test_no_delay_is_negative_or_no_number(draw):
+    assert backoff_delay(0, Reconnect(jitter=1), lambda: draw) == 0.0
+    assert backoff_delay(0, Reconnect(initial_delay=math.inf, max_delay=math.inf, jitter=1), lambda: draw) == 0.0
+
+
 @pytest.mark.parametrize("function", [lambda n: unjittered_delay(n, DEFAULT), lambda n: DEFAULT.delay(n, lambda: 0.0)])
 def test_negative_counts_are_a_mistake_of_the_caller(function):
     with pytest.raises(ValueError, match="attempts"):

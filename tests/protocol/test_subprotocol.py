@@ -27,6 +27,7 @@ def test_a_bare_str_is_no_list_of_entries():
         (["muxws.v2.json", "muxws.v1.json"], "muxws.v1.json"),
         (["muxws.v1.json", "muxws.v1.msgpack"], "muxws.v1.json"),
         (["muxws.v1.msgpack", "muxws.v1.json"], None),
+        (["xmuxws.v1.jsonx", "muxws.v1.json"], "muxws.v1.json"),
         (["muxws.v1.jsonx"], None),
         (["xmuxws.v1.json"], None),
         (["muxws.v1.JSON"], None),
