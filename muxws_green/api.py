@@ -6,6 +6,7 @@ Every option is checked, and the codec found, before a socket is opened or a byt
 
 from __future__ import annotations
 
+import inspect
 import math
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muxws_green.codecs.registry import resolve_codec
 from muxws_green.errors import UpgradeRefused
-from muxws_green.interfaces import IBackoffPolicy, IClock, ICodec, IDialer, IErrorSerializer, IHeartbeatPolicy
+from muxws_green.interfaces import IBackoffPolicy, IClock, ICodec, IErrorSerializer, IHeartbeatPolicy
 from muxws_green.protocol.backoff import Reconnect
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES
 from muxws_green.protocol.liveness import IdleHeartbeat
@@ -125,44 +126,7 @@ def connect(
         OSError: The network.
         StreamTimeout, StreamReset: The hello was not acknowledged in time, or was reset.
     """
-    resolved = resolve_codec(codec)
-    options = Options(
-        codec=resolved,
-        max_payload_bytes=max_payload_bytes,
-        max_concurrent_streams=max_concurrent_streams,
-        max_frame_bytes=max_frame_bytes,
-        send_buffer_bytes=send_buffer_bytes,
-        receive_buffer_bytes=receive_buffer_bytes,
-        receive_pause_timeout=receive_pause_timeout,
-        error_serializer=error_serializer,
-        heartbeat=resolve_heartbeat(heartbeat, ping_interval, ping_timeout),
-        clock=clock,
-    )
-    dialer = Dialer(
-        url,
-        subprotocols=offer(resolved.name, list(subprotocols or ())),
-        headers=headers,
-        ssl_context=ssl_context,
-        proxy=proxy,
-        open_timeout=open_timeout,
-        clock=clock,
-        max_message_bytes=READ_FACTOR * max_frame_bytes,
-    )
-    peer = make_dialer_peer(
-        dialer,
-        options,
-        reconnect=reconnect,
-        hello=capture_hello(resolved, hello, hello_headers, hello_timeout),
-        retry_if=retry_if,
-        first_dial="raise",
-    )
-    if on_stream is not None:
-        peer.on_stream(on_stream)
-    if on_close is not None:
-        peer.on_close(on_close)
-    if on_reconnect is not None:
-        peer.on_reconnect(on_reconnect)
-    _intercept(peer, open_interceptors, reply_headers_interceptors, incoming_headers_interceptors)
+    peer = _dialer_peer("raise", locals())
     supervisor = peer.supervisor
     assert supervisor is not None
     supervisor.start()
@@ -175,20 +139,86 @@ def connect(
     return peer
 
 
-def make_dialer_peer(
-    dialer: IDialer,
-    options: Options,
-    *,
-    reconnect: Reconnect | IBackoffPolicy | None,
-    hello: Hello | None,
-    retry_if: Callable[[Exception], bool] | None,
-    first_dial: str,
-) -> Peer:
-    """A dialer's peer with its Supervisor, which is still to be started."""
-    peer = Peer(options, dialer=True)
-    policy: IBackoffPolicy = Reconnect() if reconnect is None else reconnect
-    peer._supervisor = Supervisor(peer, dialer, policy, hello=hello, retry_if=retry_if, first_dial=first_dial)
+def keep_connected(url: str, *, on_established: Callable[[Peer], object] | None = None, **options: Any) -> Peer:
+    """Return at once with a peer that dials `url` until it is told to stop: the first dial is retried like any other.
+
+    Args:
+        url: As in `connect`.
+        on_established: Called with the peer for each connection that is established, the first one included, before the
+            `on_reconnect` callbacks and in turn with the peer's other callbacks.
+        options: As in `connect`.
+
+    Raises:
+        TransportUrlError, CodecNotRegistered, ValueError, TypeError: As in `connect`; nothing has been opened.
+    """
+    unknown = options.keys() - _CONNECT_DEFAULTS.keys()
+    if unknown:
+        raise TypeError(f"connect has no option {', '.join(sorted(unknown))}")
+    peer = _dialer_peer("retry", {"url": url, **_CONNECT_DEFAULTS, **options})
+    supervisor = peer.supervisor
+    assert supervisor is not None
+    if on_established is not None:
+        supervisor.on_established = on_established
+    supervisor.start()
     return peer
+
+
+#: The options of `connect` with their defaults, which are written once, in its signature.
+_CONNECT_DEFAULTS: Final = {
+    name: parameter.default
+    for name, parameter in inspect.signature(connect).parameters.items()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+}
+
+
+def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
+    """A peer with its Supervisor, which is still to be started; `arguments` are those of `connect`."""
+    codec = resolve_codec(arguments["codec"])
+    heartbeat = resolve_heartbeat(arguments["heartbeat"], arguments["ping_interval"], arguments["ping_timeout"])
+    options = Options(**{**{name: arguments[name] for name in _LIMITS}, "codec": codec, "heartbeat": heartbeat})
+    dialer = Dialer(
+        arguments["url"],
+        subprotocols=offer(codec.name, list(arguments["subprotocols"] or ())),
+        headers=arguments["headers"],
+        ssl_context=arguments["ssl_context"],
+        proxy=arguments["proxy"],
+        open_timeout=arguments["open_timeout"],
+        clock=options.clock,
+        max_message_bytes=READ_FACTOR * options.max_frame_bytes,
+    )
+    hello = capture_hello(codec, arguments["hello"], arguments["hello_headers"], arguments["hello_timeout"])
+    policy: IBackoffPolicy = Reconnect() if arguments["reconnect"] is None else arguments["reconnect"]
+    peer = Peer(options, dialer=True)
+    peer._supervisor = Supervisor(
+        peer, dialer, policy, hello=hello, retry_if=arguments["retry_if"], first_dial=first_dial
+    )
+    for register, callback in (
+        (peer.on_stream, arguments["on_stream"]),
+        (peer.on_close, arguments["on_close"]),
+        (peer.on_reconnect, arguments["on_reconnect"]),
+    ):
+        if callback is not None:
+            register(callback)
+    _intercept(
+        peer,
+        arguments["open_interceptors"],
+        arguments["reply_headers_interceptors"],
+        arguments["incoming_headers_interceptors"],
+    )
+    return peer
+
+
+#: The options that `connect` and `accept` share and hand on as they are.
+_LIMITS: Final = (
+    "max_payload_bytes",
+    "max_concurrent_streams",
+    "max_frame_bytes",
+    "send_buffer_bytes",
+    "receive_buffer_bytes",
+    "receive_pause_timeout",
+    "error_serializer",
+    "clock",
+)
 
 
 def resolve_heartbeat(
@@ -342,7 +372,7 @@ class WSGIApp:
     """A WSGI application that serves muxws with one handler.
 
     Args:
-        handler: The `on_stream` handler, called as `handler(payload, stream)`.
+        handler: The `on_stream` handler, called as `handler(payload, stream)`; None where `on_connect` registers one.
         max_peers: Connections at a time; one more is answered with 503. None: no bound of its own.
         on_connect: Called with each new peer before it serves, to register further handlers; it must not wait.
         options: `allowed_origins`, `heartbeat`, `ping_interval`, `ping_timeout`, `max_payload_bytes`,
@@ -357,13 +387,13 @@ class WSGIApp:
 
     def __init__(
         self,
-        handler: StreamHandler,
+        handler: StreamHandler | None,
         *,
         max_peers: int | None = None,
         on_connect: Callable[[Peer], object] | None = None,
         **options: Any,
     ) -> None:
-        if not callable(handler):
+        if not callable(handler) and not (handler is None and on_connect is not None):
             raise TypeError(f"the handler is called as handler(payload, stream); {handler!r} cannot be")
         self._handler = handler
         self._max_peers = None if max_peers is None else checked_count("max_peers", max_peers)
@@ -388,7 +418,8 @@ class WSGIApp:
             return refuse(error, environ, start_response)
         self._peers.add(peer)
         peer._on_loss(self._peers.discard)
-        peer.on_stream(self._handler)
+        if self._handler is not None:
+            peer.on_stream(self._handler)
         if self._on_connect is not None:
             self._on_connect(peer)
         if upgraded.detach():

@@ -94,6 +94,8 @@ class Supervisor:
         self.next_delay: float | None = None
         self.last_error: BaseException | None = None
         self.reconnects = 0
+        #: Called with the peer, in turn with its callbacks, for each connection that is established; None: nobody.
+        self.on_established: Callable[[Peer], object] | None = None
         self._peer = peer
         self._dialer = dialer
         self._policy = policy
@@ -248,6 +250,7 @@ class Supervisor:
         self._peer._established = True
         again = self._was_established
         self._was_established = True
+        self._peer._report_established(self.on_established)
         if again:
             self.reconnects += 1
             self._peer._report_reconnect(self.reconnects)
