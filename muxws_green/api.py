@@ -22,7 +22,7 @@ from muxws_green.protocol.fragments import MAX_FRAME_BYTES
 from muxws_green.protocol.liveness import IdleHeartbeat
 from muxws_green.protocol.origin import AllowedOrigins, compile_policy
 from muxws_green.protocol.subprotocol import offer
-from muxws_green.runtime.clock import default_clock
+from muxws_green.runtime.clock import default_clock as default_clock
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.hooks import IncomingHeadersInterceptor, OpenInterceptor, ReplyHeadersInterceptor
