@@ -412,9 +412,17 @@ _CALLS: dict[str, Callable[[Sequence, dict[str, Any]], Any]] = {
 class Lone:
     """One peer with nobody at the other end of its line; everything that it gets is injected."""
 
-    def __init__(self, codec_name: str, clock: FakeClock, *, dialer: bool = False, **options: Any) -> None:
-        # The other end must live, or the line would end.
-        self._nobody, self.transport = memory_pair()
+    def __init__(
+        self,
+        codec_name: str,
+        clock: FakeClock,
+        *,
+        dialer: bool = False,
+        capacity_bytes: int | None = None,
+        **options: Any,
+    ) -> None:
+        #: The other end must live, or the line would end. Nobody reads there unless a test does.
+        self.nobody, self.transport = memory_pair(capacity_bytes=capacity_bytes)
         self.codec = CODECS[codec_name]
         self.end = End(self.transport, Options(self.codec, clock=clock, **options), dialer=dialer)
 

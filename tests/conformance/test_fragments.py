@@ -190,6 +190,21 @@ def test_an_open_refused_for_the_limit(make: Any) -> None:
     assert len(feed.sent()) == 1
 
 
+def test_a_violation_takes_the_place_of_what_is_queued(make: Any) -> None:
+    feed = make(capacity_bytes=1, max_frame_bytes=256)
+    feed.get("open", payload=1, end=True)
+    stream = feed.lone.end.stream(feed.id)
+    stream.send("x" * 1_000)
+    stream.send("y")
+    settle()
+    feed.get("data", payload=1)
+    while (sent := feed.sent())[-1][0] != "reset":
+        feed.lone.nobody.receive()
+        settle()
+    # One fragment was under way, and the writer held another one already.
+    assert sent == [("data", feed.id, None)] * 2 + [("reset", feed.id, ResetCode.PROTOCOL_ERROR)]
+
+
 def only_the_stream_paid(feed: Feed, kind: str, code: ResetCode) -> None:
     """One reset has gone out, what follows on the stream is late, and the next stream works."""
     assert feed.sent() == [("reset", feed.id, code)]
