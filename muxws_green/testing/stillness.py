@@ -68,10 +68,10 @@ class Stillness:
         self._closed = False
         try:
             # The lowest priority: behind gevent's own, which runs the greenlets that can run.
-            self._before_wait = self._loop.prepare(ref=False, priority=self._loop.MINPRI)
+            self._before_wait = self._loop.prepare(priority=self._loop.MINPRI)
         except TypeError as error:
             raise RuntimeError("a fake clock needs gevent's libev loop: set GEVENT_LOOP=libev-cext") from error
-        # The highest: it is to see what else the same wait has ended with. Repeating, so that it keeps the loop alive.
+        # The highest: it is to see what else the same wait has ended with.
         self._waited = self._loop.timer(idle, repeat=idle, priority=self._loop.MAXPRI)
 
     def watch(self, pending: Callable[[], int | None]) -> Watch:
@@ -86,6 +86,8 @@ class Stillness:
     def look(self) -> None:
         """Begin to look for stillness, if that is wanted."""
         if not self._closed and not self._before_wait.active and self._wanted():
+            # Nobody wanted it before, so it is not the end of a wait of ours that has led here.
+            self._stirred = True
             # The wait of this turn does not count: greenlets may still take their time before it.
             self._clean = False
             self._before_wait.start(self._about_to_wait)
@@ -99,28 +101,25 @@ class Stillness:
     def close(self) -> None:
         """Take the watchers out of the loop, for good; any number of times."""
         self._closed = True
-        for watcher in (self._before_wait, self._waited):
-            watcher.stop()
-            watcher.close()
+        self._before_wait.close()
+        self._waited.close()
         self._watches.clear()
         self._sample.clear()
-
-    def _busy(self) -> bool:
-        pool = self._hub._threadpool
-        return bool(self._loop._callbacks) or (pool is not None and len(pool) > 0)
 
     def _about_to_wait(self) -> None:
         if not self._woken_by_us:
             self._stirred = True
         self._woken_by_us = False
-        # A task of the pool tells the loop that it has ended before it leaves the pool. So the pool must have been
-        # empty before the wait, not only after it.
-        self._clean = not self._busy()
+        # Callbacks are left over where one turn is not enough for them, and where this loop runs them after us (cffi).
+        # The pool is asked before the wait and not after it, since a task tells the loop that it has ended before it
+        # leaves the pool.
+        pool = self._hub._threadpool
+        self._clean = not self._loop._callbacks and not pool
         if self._clean and not self._wanted():
             self._before_wait.stop()
             self._waited.stop()
         else:
-            # The loop's time is that of the start of its turn; the turn itself would count as waiting.
+            # The loop may think that it is still the beginning of its turn; the turn itself would count as waiting.
             self._loop.update_now()
             self._waited.again(self._has_waited)
 
@@ -128,7 +127,7 @@ class Stillness:
         self._woken_by_us = True
         if self._loop.pendingcnt:
             self._stirred = True
-        elif self._clean and not self._busy() and not self._moving() and self._wanted():
+        elif self._clean and not self._moving() and self._wanted():
             self._on_still()
 
     def _moving(self) -> bool:

@@ -7,9 +7,13 @@ import fcntl
 import gc
 import itertools
 import math
+import os
 import socket
 import struct
+import subprocess
+import sys
 import termios
+import textwrap
 import threading
 import time
 import weakref
@@ -79,6 +83,12 @@ def connect(address):
     sock = gevent_socket.create_connection(address)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
+
+
+def run_child(source, **variables):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **variables}
+    command = [sys.executable, "-c", textwrap.dedent(source)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
 
 
 def ping_pong(sock, clock, times, pause):
@@ -253,6 +263,48 @@ def test_an_error_in_a_callback_goes_to_the_hub_and_the_others_run(clock, expect
     assert isinstance(found.error, ZeroDivisionError)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", ["libev-cext", "libev-cffi"])
+def test_either_build_of_libev_will_do(loop):
+    """They differ in what comes first in a turn: greenlets that can run, or watchers."""
+    done = run_child(
+        """
+        import time, gevent
+        from muxws_green.testing import FakeClock
+
+        def compute():
+            for _ in range(3):
+                end = time.monotonic() + 0.04
+                while time.monotonic() < end:
+                    pass
+                gevent.sleep(0)
+            return clock.now(), time.monotonic()
+
+        with gevent.Timeout(10), FakeClock(idle=0.03) as clock:
+            work = gevent.spawn(compute)
+            clock.sleep(1.0)
+            now, ended = work.get()
+            print(type(gevent.get_hub().loop).__module__, now, time.monotonic() - ended >= 0.03)
+        with gevent.Timeout(10), FakeClock(max_jumps=50) as clock:
+            try:
+                while True:
+                    clock.sleep(1.0)
+            except RuntimeError:
+                print(clock.now())
+        """,
+        GEVENT_LOOP=loop,
+    )
+    assert done.stdout.split() == [f"gevent.libev.core{loop[6:]}", "0.0", "True", "50.0"]
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_another_loop_is_refused_with_the_way_out():
+    done = run_child("from muxws_green.testing import FakeClock; FakeClock()", GEVENT_LOOP="libuv-cffi")
+    assert "set GEVENT_LOOP=libev-cext" in done.stderr
+    assert done.returncode == 1
+
+
 @given(
     st.lists(
         st.tuples(
@@ -345,21 +397,23 @@ def test_the_hub_has_to_be_idle_for_a_moment_of_real_time():
         assert time.monotonic() - began >= 0.03
 
 
-def test_whatever_happens_begins_that_moment_anew():
+@pytest.mark.parametrize("work", [0.0, 0.05])
+def test_whatever_happens_begins_that_moment_anew(work):
     ours, theirs = gevent_socket.socketpair()
     with ours, theirs, FakeClock(idle=0.03) as clock:
-        woken = []
+        done = []
 
         def reader():
             assert ours.recv(1) == b"!"
-            woken.append(time.monotonic())
+            compute(work)
+            done.append(time.monotonic())
 
         gevent.spawn(reader)
         timer = gevent.get_hub().loop.timer(0.02)
         timer.start(lambda: theirs.send(b"!"))
         clock.sleep(1000.0)
         timer.close()
-        assert time.monotonic() - woken[0] >= 0.03
+        assert time.monotonic() - done[0] >= 0.03
 
 
 def test_a_task_of_the_thread_pool_is_waited_for(clock):
@@ -550,14 +604,13 @@ def test_moving_bytes_are_progress():
             clock.sleep(1.0)
 
 
-def test_moving_time_by_hand_is_progress():
+@pytest.mark.parametrize("by_hand", [FakeClock.jump, FakeClock.advance])
+def test_moving_time_by_hand_is_progress(by_hand):
     with FakeClock(max_jumps=3) as clock:
         for _ in range(4):
             clock.sleep(1.0)
             clock.sleep(1.0)
-            clock.jump(1.0)
-            clock.sleep(1.0)
-            clock.advance(1.0)
+            by_hand(clock, 1.0)
 
 
 # By hand
