@@ -1,14 +1,21 @@
 """Serve one of `apps` under one host, on a listening socket that was opened before: `serve.py HOST APP FD LOG [PEM]`.
 
-Every host serves until it is told to stop by SIGTERM. gunicorn has a command line of its own and is not here.
+Every host serves until it is told to stop by SIGTERM. gunicorn has a command line of its own and is not here. Nothing
+is monkey-patched but for the host `pywsgi patched`.
 """
 
 from __future__ import annotations
 
+import sys
+
+if "pywsgi patched" in sys.argv:
+    from gevent import monkey
+
+    monkey.patch_all()
+
 import signal
 import socket as stdlib_socket
 import ssl as stdlib_ssl
-import sys
 import wsgiref.simple_server
 from typing import Any
 
@@ -36,7 +43,7 @@ class Selecting:
 
 
 def make_server(host: str, listener: Any, app: Any, **options: Any) -> Any:
-    if host in ("pywsgi", "pywsgi with stdlib TLS"):
+    if host in ("pywsgi", "pywsgi patched", "pywsgi with stdlib TLS"):
         return WSGIServer(listener, app, **options)
     if host == "server":
         return Server(listener, app, **options)
@@ -49,6 +56,8 @@ def make_server(host: str, listener: Any, app: Any, **options: Any) -> Any:
         return WebSocketServer(listener, app, pre_start_hook=leave_upgrade_to_app, **options)
     if host == "gevent-websocket handler":
         return WSGIServer(listener, app, handler_class=GreenWebSocketHandler, **options)
+    if host == "gevent-websocket blind":
+        return WSGIServer(listener, app, handler_class=WebSocketHandler, **options)
     if host == "gevent-websocket after":
         return WSGIServer(listener, Selecting(app), handler_class=WebSocketHandler, **options)
     raise ValueError(host)

@@ -18,6 +18,7 @@ from wsgiref.handlers import SimpleHandler
 import gevent
 import pytest
 from gevent import socket
+from gevent.event import Event
 from gevent.pywsgi import WSGIServer
 
 from muxws_green.errors import OriginRefused, TransportUnsupportedError, UpgradeRefused
@@ -291,6 +292,30 @@ def test_small_messages_leave_at_once(ask):
 
     assert ask(application, head()).status == 101
     assert options == [(1, None)]
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_nobody_has_read_is_not_taken_for_a_request(ask, hidden):
+    """Bytes that lie in the kernel when the connection ends; also where the host's handler cannot be found."""
+    sent = Event()
+    requests = []
+
+    def application(environ, start_response):
+        requests.append(environ["PATH_INFO"])
+        if environ["PATH_INFO"] != "/ws":
+            start_response("200 OK", [("Content-Length", "0")])
+            return []
+        upgraded = take(environ, (lambda *args: start_response(*args)) if hidden else start_response)
+        sent.wait()
+        upgraded.transport.abort()
+        return upgraded.finish()
+
+    answer = ask(application, head())
+    answer.end.sock.sendall(head(path="/unread") * 20)
+    sent.set()
+    with contextlib.suppress(ConnectionResetError):
+        assert answer.end.rest() == b""
+    assert requests == ["/ws"]
 
 
 def test_ending_the_transport_closes_the_descriptor_at_once(ask):

@@ -5,6 +5,7 @@ The invariant that each test ends with: nothing on standard error, and no false 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import struct
@@ -102,6 +103,8 @@ PLAIN = [(host, "plain", kind) for host in (*PYWSGI, *GEVENT_WEBSOCKET) for kind
 ALL = [
     *PLAIN,
     *((host, "plain", "tcp") for host in GUNICORN),
+    ("pywsgi patched", "plain", "tcp"),
+    ("pywsgi patched", "plain", "tls"),
     ("gunicorn gevent", "plain", "tls"),
     ("gunicorn gevent", "plain", "unix"),
     *((host, "taken_over", "tcp") for host in AFTER),
@@ -146,9 +149,12 @@ def test_frames_that_come_with_the_request_are_not_lost(served: Host, size):
 def test_nothing_that_follows_is_taken_for_a_request(served: Host):
     before = len(served.process.access_log())
     end = served.open()
-    end.sock.sendall(close_frame(1000, masked=True) + head(path="/") * 20)
-    assert end.frame() == RawFrame(CLOSE, b"\x03\xe8", False)
-    assert end.rest() == b""
+    # So much that most of it is still in the kernel when this end has read the close frame.
+    with contextlib.suppress(OSError):
+        end.sock.sendall(close_frame(1000, masked=True) + head(path="/") * 1_500)
+    with contextlib.suppress(ConnectionResetError):
+        assert end.frame() == RawFrame(CLOSE, b"\x03\xe8", False)
+        assert end.rest() == b""
     end.sock.close()
     served.wait_for_live(0)
     assert served.is_silent()
@@ -253,11 +259,14 @@ REFUSING = [
 
 
 def ask(served: Host, data: bytes) -> Answer:
-    """Send a request, with frames behind it, and read an answer that ends the connection."""
-    answer = exchange(served.connect(), data + frame(TEXT, b"hasty", masked=True))
-    if answer.status != 101:
-        assert "upgrade" not in answer.headers.get("connection", "").lower()
-        answer.end.buffered += answer.end.rest()
+    """Send a handshake that is refused and read the answer, which must end the connection: what is behind the
+    handshake would be frames, and is a request here, so that its answer would be seen.
+    """
+    answer = exchange(served.connect(), data + b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.status != 101
+    assert "upgrade" not in answer.headers.get("connection", "").lower()
+    assert answer.body()
+    assert answer.end.rest() == b""
     return answer
 
 
@@ -286,7 +295,6 @@ def test_a_bad_handshake_is_refused_without_a_traceback(served: Host):
         assert (answer.status, data) == (status, data)
         if status == 426:
             assert answer.headers["sec-websocket-version"] == "13"
-        assert len(answer.end.buffered) > 0
     served.wait_for_live(0)
     assert served.is_silent()
 
@@ -374,6 +382,19 @@ def test_an_upgrade_that_cannot_be_refused_any_more_is_closed_with_1008(served: 
         assert answer.end.frame().close_code == 1008
         answer.end.sock.sendall(close_frame(1008, masked=True))
         assert answer.end.rest() == b""
+    served.wait_for_live(0)
+    assert served.is_silent()
+
+
+@hosts(("gevent-websocket blind", "taken_over", "tcp"))
+def test_an_upgrade_that_selected_nothing_is_closed_with_1008(served: Host):
+    answer = exchange(served.connect(), head())
+    assert answer.status == 101
+    assert "sec-websocket-protocol" not in answer.headers
+    last = answer.end.frame()
+    assert last.close_code == 1008
+    assert b"app_protocol" in last.payload
+    answer.end.sock.close()
     served.wait_for_live(0)
     assert served.is_silent()
 

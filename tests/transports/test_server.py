@@ -484,14 +484,23 @@ def test_it_starts_again(site):
 
 
 def test_a_full_pool_does_not_reopen_a_draining_listener(site):
-    here = site(WSGIApp(handle, heartbeat=None), spawn=1)
-    end = here.open()
-    assert until(lambda: here.server.peers)
+    here = site(WSGIApp(handle, heartbeat=None), spawn=2)
+    busy, idle = here.open(), here.open()
+    open_stream(busy, "wait")
+    assert until(lambda: any(peer.streams for peer in here.server.peers))
     here.connect()
     draining = gevent.spawn(here.server.drain, LATE)
-    assert received(end)["type"] == "goaway"
-    assert received(end) == 1001
-    end.sock.close()
+    for end in (busy, idle):
+        assert received(end)["type"] == "goaway"
+    assert received(idle) == 1001
+    idle.sock.close()
+    assert until(lambda: here.server.pool.free_count() == 1)
+    gevent.idle()
+    assert len(here.server._connections) == 1
+    release.set()
+    assert received(busy)["payload"] == "done"
+    assert received(busy) == 1001
+    busy.sock.close()
     draining.get(timeout=PATIENCE)
     assert not here.server.started
 
