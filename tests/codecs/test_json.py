@@ -17,6 +17,17 @@ from muxws_green.protocol.frames import Frame
 CODEC = JsonCodec()
 
 
+@pytest.fixture(autouse=True, params=["standard", "msgspec"])
+def _parser(request, monkeypatch):
+    """Every rule holds with the extra `fast` and without."""
+    if request.param == "msgspec":
+        pytest.importorskip("msgspec", reason="needs the extra fast")
+        monkeypatch.setattr(module, "_parse_fast", module._build_parser())
+        assert module._parse_fast is not module._parse
+    else:
+        monkeypatch.setattr(module, "_parse_fast", module._parse)
+
+
 class Colour(IntEnum):
     RED = 1
 
