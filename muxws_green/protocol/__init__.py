@@ -1,1 +1,1 @@
-"""What `muxws.v1` is, without I/O, time or chance: frames, states, fragments, lanes, the connection, backoff, liveness."""
+"""What `muxws.v1` is, without I/O, time or chance: frames, states, cuts, lanes, the connection, backoff, liveness."""
