@@ -1,6 +1,6 @@
 """Serve one of `apps` under one host, on a listening socket that was opened before: `serve.py HOST APP FD LOG [PEM]`.
 
-Every host serves until it is told to stop by SIGTERM. gunicorn has a command line of its own and is not here. Nothing
+Every host serves until SIGTERM. gunicorn has a command line of its own and is not here. Nothing
 is monkey-patched but for the host `pywsgi patched`.
 """
 
@@ -78,7 +78,6 @@ def serve_wsgiref(fd: int, app: Any) -> None:
 
 def main(host: str, app: str, fd: str, log: str, pem: str = "") -> None:
     if host == "wsgiref":
-        signal.signal(signal.SIGTERM, lambda number, at: sys.exit(0))
         serve_wsgiref(int(fd), APPS[app]())
     with open(log, "a", buffering=1) as access:
         options: dict[str, Any] = {"log": access}
