@@ -50,17 +50,22 @@ class Callbacks:
         """Run `callback` after those before it. Never switches."""
         self._pending.append(callback)
         if self._greenlet is None:
-            self._greenlet = Greenlet(self._run)
-            self._greenlet.name = self._name()
-            self._greenlet.start()
+            self._start()
+
+    def _start(self) -> None:
+        self._greenlet = Greenlet(self._run)
+        self._greenlet.name = self._name()
+        # Also told of a greenlet that was killed before it started and so never ran.
+        self._greenlet.rawlink(self._ended)
+        self._greenlet.start()
 
     def _run(self) -> None:
-        try:
-            while self._pending:
-                callback = self._pending.popleft()
-                guarded(callback, "muxws: the callback %r raised", callback)
-        finally:
-            self._greenlet = None
-            if self._pending:
-                # A callback ended this greenlet, by a kill or worse; those behind it still run.
-                self.add(self._pending.popleft())
+        while self._pending:
+            callback = self._pending.popleft()
+            guarded(callback, "muxws: the callback %r raised", callback)
+
+    def _ended(self, _greenlet: object) -> None:
+        self._greenlet = None
+        if self._pending:
+            # Some have come meanwhile, or a callback ended the greenlet by a kill or worse: those behind it still run.
+            self._start()
