@@ -14,11 +14,12 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from muxws_green.codecs.envelopes import envelopes_of
 from muxws_green.codecs.registry import resolve_codec
 from muxws_green.errors import UpgradeRefused
 from muxws_green.interfaces import IBackoffPolicy, IClock, ICodec, IErrorSerializer, IHeartbeatPolicy
 from muxws_green.protocol.backoff import Reconnect
-from muxws_green.protocol.fragments import MAX_FRAME_BYTES
+from muxws_green.protocol.fragments import MAX_FRAME_BYTES, Splitter
 from muxws_green.protocol.liveness import IdleHeartbeat
 from muxws_green.protocol.origin import AllowedOrigins, compile_policy
 from muxws_green.protocol.subprotocol import offer
@@ -119,7 +120,8 @@ def connect(
     Raises:
         TransportUrlError: The URL cannot be dialled.
         CodecNotRegistered: No codec of that name is registered.
-        ValueError, TypeError: An option is wrong, or the hello cannot be encoded. Nothing has been opened up to here.
+        ValueError, TypeError, ProtocolError: An option is wrong, the hello cannot be encoded, or its headers do not fit
+            one message. Nothing has been opened up to here.
         CodecMismatch: The acceptor speaks another codec.
         HandshakeRefused: It answered with another HTTP status.
         TimeoutError: `open_timeout` has passed.
@@ -134,7 +136,7 @@ def connect(
         supervisor.wait_first()
     except BaseException:
         # Also whatever was thrown into the caller: nobody will ever hold this peer.
-        peer.close(drain=0.0)
+        peer._abandon()
         raise
     return peer
 
@@ -186,7 +188,9 @@ def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
         clock=options.clock,
         max_message_bytes=READ_FACTOR * options.max_frame_bytes,
     )
-    hello = capture_hello(codec, arguments["hello"], arguments["hello_headers"], arguments["hello_timeout"])
+    hello = capture_hello(
+        codec, arguments["hello"], arguments["hello_headers"], arguments["hello_timeout"], options.max_frame_bytes
+    )
     policy: IBackoffPolicy = Reconnect() if arguments["reconnect"] is None else arguments["reconnect"]
     peer = Peer(options, dialer=True)
     peer._supervisor = Supervisor(
@@ -240,16 +244,24 @@ def resolve_heartbeat(
     return IdleHeartbeat(ping_interval, ping_timeout)
 
 
-def capture_hello(codec: ICodec, payload: Any, headers: Mapping[str, Any] | None, timeout: float) -> Hello | None:
+def capture_hello(
+    codec: ICodec, payload: Any, headers: Mapping[str, Any] | None, timeout: float, max_frame_bytes: int
+) -> Hello | None:
     """The hello by value, encoded once; None where neither payload nor headers were given.
 
     Raises:
         ValueError, TypeError: It cannot be encoded, or the timeout is no duration.
+        ProtocolError: Its headers do not fit one message.
     """
     checked_seconds("hello_timeout", timeout)
     if payload is None and headers is None:
         return None
-    return Hello(codec.encode_payload(payload), deepcopy(checked_metadata("hello_headers", headers)), timeout)
+    hello = Hello(codec.encode_payload(payload), deepcopy(checked_metadata("hello_headers", headers)), timeout)
+    # Its frame is made here too, so that what is wrong with the headers does not show only once a socket is open.
+    envelopes = envelopes_of(codec)
+    if len(envelopes.wrap("open", 1, hello.encoded, hello.headers, True)) > max_frame_bytes:
+        Splitter(codec, envelopes, "open", 1, hello.encoded, hello.headers, True, None, max_frame_bytes)
+    return hello
 
 
 def _intercept(

@@ -9,7 +9,13 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester", "tests.guards.watchdog", "tests.guards.hub_errors", "tests.guards.leaks"]
+pytest_plugins = [
+    "pytester",
+    "tests.guards.watchdog",
+    "tests.guards.hub_errors",
+    "tests.guards.leaks",
+    "tests.seeds.fixtures",
+]
 
 # `thorough` is for searching, by hand; what CI runs is the same each time.
 _QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -78,6 +78,10 @@ class HandlerRun:
             return
         self.greenlet.kill(HandlerStopped(error), block=False)
 
+    def spare(self) -> None:
+        """Let the handler run to its end, whatever becomes of its stream."""
+        self._stop = False
+
     def _ended(self, _greenlet: object) -> None:
         stream = self._stream
         stream._handler = None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gevent import Greenlet, getcurrent
+from greenlet import greenlet
 from zope.interface import implementer
 
 from muxws_green.codecs.envelopes import envelopes_of
@@ -96,6 +97,7 @@ class Link:
         self._stream_handler = stream_handler
         self._on_end = ended
         self._reader: Greenlet[..., None] | None = None
+        self._served_in: greenlet | None = None
         self._serving = False
         self._writer: Greenlet[..., None] | None = None
         self._work = WaitList(self.parking, counted=False)
@@ -147,12 +149,20 @@ class Link:
             self._serving = True
             self.parking.on_park = None
             self._start_heartbeat()
-            self._read()
+            self._served_in = getcurrent()
+            try:
+                self._read()
+            finally:
+                self._served_in = None
             # After a broken WebSocket rule there is nothing to read while the farewell leaves.
             self.wait_until_over()
-        for greenlet in (self._reader, self._writer):
-            if greenlet is not None and greenlet is not getcurrent():
-                greenlet.join()
+        for own in (self._reader, self._writer):
+            if own is not None and own is not getcurrent():
+                own.join()
+
+    def runs_in(self, current: greenlet) -> bool:
+        """Whether that greenlet is the reader or the writer, which must not wait for the end of their own work."""
+        return current in (self._reader, self._writer, self._served_in)
 
     def wait_until_over(self) -> None:
         """Wait until the socket is gone."""
@@ -382,6 +392,7 @@ class Link:
             drain: Seconds for the streams and frames.
             close_code: The close frame's.
         """
+        self._spare_handler(getcurrent())
         if self.cause is not None or self._failing:
             self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
             return
@@ -401,6 +412,13 @@ class Link:
         self._farewell = (close_code, clip_utf8(text, MAX_CLOSE_REASON_BYTES))
         self.wake_writer()
         self._part(self._parting)
+
+    def _spare_handler(self, current: greenlet) -> None:
+        """Do not stop the handler that closes the connection: as one that resets its stream, it wanted that."""
+        for live in self.core.streams.values():
+            run = live.owner._handler
+            if run is not None and run.greenlet is current:
+                run.spare()
 
     def _is_quiet(self) -> bool:
         """Whether nothing is left to be waited for, but for streams whose handler is the caller."""

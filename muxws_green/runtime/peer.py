@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from gevent import Greenlet
+from gevent import Greenlet, getcurrent
 from gevent.event import Event
 from zope.interface import implementer
 
@@ -415,7 +415,8 @@ class Peer(Waitable):
         """Send goaway, let streams and queued frames finish, close the socket with 1000, and dial no more.
 
         Returns when that is done; at once where it is called from a callback of this peer, and goes on in the
-        background. A stream whose handler is the caller is not waited for. Calling it again waits for the first.
+        background. A stream whose handler is the caller is not waited for, and that handler is not stopped. Calling it
+        again waits for the first.
 
         Args:
             code: The code of the goaway.
@@ -433,7 +434,8 @@ class Peer(Waitable):
         self._closing = True
         if self._supervisor is not None:
             self._supervisor.stop()
-        if self._callbacks.is_current:
+        link = self._link
+        if self._callbacks.is_current or (link is not None and link.runs_in(getcurrent())):
             closer = Greenlet(self._close_link, ws_code, reason, drain, code)
             closer.name = f"closer {self.id}"
             closer.start()
@@ -445,6 +447,16 @@ class Peer(Waitable):
         if link is not None:
             link.close(code, reason, drain if self._established else 0.0, ws_code)
         self._report_close(CloseReason(ws_code, reason or "", ws_code == 1000, False))
+
+    def _abandon(self) -> None:
+        """End everything without waiting, and tell nobody: `connect` is about to raise. Never switches."""
+        self._closing = True
+        self._close_callbacks.clear()
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        if self._link is not None:
+            self._link.terminate(ConnectionClosed("closed here", code=1000, was_clean=True), abort_code=1000)
+        self._report_close(CloseReason(1000, "", True, False))
 
     def reconnect_now(self) -> bool:
         """End a wait between two attempts of a dialer early.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -121,18 +122,19 @@ class Supervisor:
 
         Raises:
             Exception: What made the first attempt fail.
+            ConnectionClosed: It was stopped before it had come to an end.
         """
         while not self._was_established and self.state is not SupervisorState.STOPPED:
             self._changed.wait()
         if not self._was_established:
-            assert self.last_error is not None
-            raise self.last_error
+            raise self.last_error or ConnectionClosed("the first attempt was stopped")
 
     def stop(self) -> None:
         """No further dial, for good; an attempt in progress is ended. Does not touch an established connection."""
         if self._stopped:
             return
         self._stopped = True
+        self.next_delay = None
         if self.state is not SupervisorState.GIVEN_UP:
             self._enter(SupervisorState.STOPPED)
         greenlet = self._greenlet
@@ -141,7 +143,7 @@ class Supervisor:
 
     def hurry(self) -> bool:
         """End the wait between two attempts. False where it is in none."""
-        return self._hurry.wake_one()
+        return not self._stopped and self._hurry.wake_one()
 
     @property
     def reports_losses(self) -> bool:
@@ -184,6 +186,8 @@ class Supervisor:
             self.last_error = error
             self.attempt += 1
             logger.info("muxws conn=%s attempt %d failed: %s", self._peer.id, self.attempt, error)
+            if self._stopped:
+                return
             if not self._was_established and not self._retries_first:
                 self._stopped = True
                 self._enter(SupervisorState.STOPPED)
@@ -216,16 +220,21 @@ class Supervisor:
             # `Peer.close` is at work: it ends the link too, with the code and the reason that it was given.
             raise
         except BaseException as error:
+            if isinstance(error, Exception) and not link.is_alive:
+                # For a rule that the remote broke it is told so; that takes a moment.
+                link.wait_until_over()
             text = f"the hello did not complete: {error}"
             lost = ConnectionClosed(text, code=1006, reason=text)
             lost.__cause__ = error
             link.terminate(lost, abort_code=1000)
             raise
-        if self._stopped or not link.is_alive:
-            if link.cause is not None and not self._stopped:
-                raise link.cause
-            link.terminate(ConnectionClosed("closed here", code=1000, was_clean=True), abort_code=1000)
+        if self._stopped:
+            # As above, but that the acknowledgement came first.
             return None
+        if not link.is_alive:
+            link.wait_until_over()
+            assert link.cause is not None
+            raise link.cause
         self._establish()
         return link
 
@@ -234,8 +243,8 @@ class Supervisor:
         if hello is None:
             link.start_reading()
             return
-        headers = dict(hello.headers) if hello.headers is not None else None
-        stream = link.open(hello.encoded, None, headers, True, first=True)
+        # A stream shows its headers to whoever looks at it, and the next socket is to get the same ones.
+        stream = link.open(hello.encoded, None, deepcopy(hello.headers), True, first=True)
         stream._discard_answers("hello")
         link.start_reading()
         stream._wait_closed(self._clock.now() + hello.timeout)
