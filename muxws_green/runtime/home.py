@@ -57,6 +57,18 @@ class Home:
             "this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn), which runs fn there"
         )
 
+    def run_here(self, call: Callable[[], object]) -> None:
+        """Run `call()`, which must not switch: at once at home, soon from another thread, never in a forked child.
+
+        For the garbage collector, which runs wherever it happens to.
+        """
+        if self._forks != _forks:
+            return
+        if get_hub() is self.hub:
+            call()
+        elif self.hub.loop is not None:
+            self.hub.loop.run_callback_threadsafe(call)
+
     def run_threadsafe(self, function: Callable[[], T]) -> Future[T]:
         """Run `function` in a greenlet of this hub; may be called from any thread.
 

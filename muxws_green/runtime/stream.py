@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -318,27 +318,14 @@ class Stream(Waitable):
         if self._iterated:
             raise StreamAlreadyConsumed(f"stream {self.id} is being iterated already; two would share its payloads out")
         self._iterated = True
-        return self._iterate()
+        return _Iteration(self)
 
-    def _iterate(self) -> Iterator[Any]:
+    def _leave(self) -> None:
+        """The iteration was left before its end: nobody will ask for what is here, nor for what would still come."""
         inbox = self._inbox
-        try:
-            while True:
-                if inbox.items:
-                    yield inbox.take()
-                elif inbox.error is not None:
-                    raise inbox.error.clone()
-                elif inbox.ended:
-                    return
-                else:
-                    self._wait(None)
-        finally:
-            # Not over: it was left by break, by an exception or by the garbage collector, in whichever thread that ran.
-            if not (inbox.ended or inbox.error):
-                if self._link.home.here:
-                    self._cancel_if_live("the iteration was left")
-                else:
-                    self._link.home.hub.loop.run_callback_threadsafe(self._cancel_if_live, "the iteration was left")
+        if not (inbox.ended or inbox.error):
+            self._cancel_if_live("the iteration was left")
+        inbox.drop()
 
     def _collect_one(self, until: float | None, timeout: float | None) -> Any:
         """What `Peer.request` returns: exactly one payload, when the remote has ended."""
@@ -365,11 +352,12 @@ class Stream(Waitable):
     def _claim_for(self, use: str, timeout: float | None) -> float | None:
         """Claim the stream, check the caller and the timeout; return the clock's time at which to give up."""
         self._link.home.check()
+        until = None if timeout is None else deadline(self._link.clock, timeout)
         if self._claim != use:
             if self._claim:
                 raise StreamAlreadyConsumed(f"stream {self.id} is consumed by {self._claim}; it has one consumer")
             self._claim = use
-        return None if timeout is None else deadline(self._link.clock, timeout)
+        return until
 
     def _wait(self, until: float | None) -> bool:
         """Wait for something to arrive; False where the time came first."""
@@ -435,11 +423,47 @@ class Stream(Waitable):
         inbox = self._inbox
         if inbox.items:
             # Nobody can ask for these any more. The collector may run in any thread.
-            drop: Callable[[], None] = inbox.drop
-            if self._link.home.here:
-                drop()
-            else:
-                self._link.home.hub.loop.run_callback_threadsafe(drop)
+            self._link.home.run_here(inbox.drop)
+
+
+class _Iteration:
+    """The iterator of one stream. Not a generator: one that is thrown away before its first step would not notice."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream: Stream | None = stream
+
+    def __iter__(self) -> _Iteration:
+        return self
+
+    def __next__(self) -> Any:
+        stream = self._stream
+        if stream is None:
+            raise StopIteration
+        inbox = stream._inbox
+        while True:
+            if inbox.items:
+                return inbox.take()
+            if inbox.error is not None:
+                self._stream = None
+                raise inbox.error.clone()
+            if inbox.ended:
+                self._stream = None
+                raise StopIteration
+            stream._wait(None)
+
+    def close(self) -> None:
+        """Leave the iteration, as a generator is left."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream._leave()
+
+    def __del__(self) -> None:
+        stream = self._stream
+        if stream is not None:
+            # The collector may run in any thread.
+            stream._link.home.run_here(stream._leave)
 
 
 _CODES = frozenset(int(code) for code in ResetCode)
