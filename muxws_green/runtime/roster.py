@@ -108,8 +108,15 @@ def _send_away(peer: Drainable, patience: float, code: int) -> None:
 def drain_all(timeout: float = 10.0) -> int:
     """Send away every peer that this process has accepted, and take no new ones: an upgrade is answered with 503.
 
-    For hosts that we do not own, from a SIGTERM handler; the listener stays the host's to close. Each peer gets a
-    goaway, may finish its streams, and is closed with 1001.
+    For hosts that we do not own; the listener stays the host's to close. Each peer gets a goaway, may finish its
+    streams, and is closed with 1001. Under pywsgi:
+
+        gevent.signal_handler(signal.SIGTERM, lambda: (drain_all(), server.stop()))
+
+    Under gunicorn, in its configuration file, with a `graceful_timeout` that is not shorter:
+
+        def post_worker_init(worker):
+            gevent.signal_handler(signal.SIGTERM, lambda: (worker.handle_exit(None, None), drain_all()))
 
     Args:
         timeout: How many seconds streams may take to finish; 0: none.
