@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import gevent
 from gevent import Greenlet, getcurrent
 from greenlet import greenlet
 from zope.interface import implementer
@@ -20,6 +21,7 @@ from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode, Stre
 from muxws_green.interfaces import IConnectionSink, ITransport
 from muxws_green.protocol.connection import Connection, Violation
 from muxws_green.protocol.frames import clip_utf8
+from muxws_green.protocol.lanes import BATCH_BYTES
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.handlers import HandlerRun, StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
@@ -252,6 +254,7 @@ class Link:
     def _write_on(self) -> None:
         transport, core, outlet, stats = self.transport, self.core, self.outlet, self.stats
         binary, heartbeat = self.codec.binary, self._heartbeat
+        yielded_at = transport.sent_bytes
         while self.cause is None:
             batch = core.take_batch()
             if batch or self._nudged:
@@ -263,6 +266,10 @@ class Link:
                 if heartbeat is not None and batch:
                     heartbeat.sent(len(batch))
                 outlet.batch_left()
+                if transport.sent_bytes - yielded_at >= BATCH_BYTES:
+                    # A remote that reads as fast as this writes would leave no turn to anybody else.
+                    yielded_at = transport.sent_bytes
+                    gevent.sleep(0)
             elif self._farewell is not None and not self._farewell_sent:
                 self._farewell_sent = True
                 transport.close(*self._farewell)
