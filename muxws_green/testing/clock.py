@@ -35,8 +35,8 @@ from muxws_green.testing.stillness import Stillness, Watch
 #: The clock of each hub. A clock that nobody uses any more need not have been closed.
 _OF_HUB: weakref.WeakKeyDictionary[Any, weakref.ref[FakeClock]] = weakref.WeakKeyDictionary()
 
-#: Below this many cancelled timers, tidying up the heap costs more than it frees.
-_COMPACT_ABOVE = 64
+#: So many more timers than live ones may be in the heap: below that, tidying up costs more than it frees.
+_SLACK = 64
 #: How many timers an error message lists.
 _SHOWN = 10
 
@@ -72,7 +72,7 @@ class FakeTimer:
         if self._callback is not None:
             self._callback = None
             if self.queued:
-                self._clock._dropped()
+                self._clock._cancelled()
 
     def _run(self) -> None:
         callback, self._callback = self._callback, None
@@ -133,10 +133,10 @@ class FakeClock:
         self._jumps = 0
         self._holds = 0
         self._closed = False
-        #: The top, if there is one, is live.
+        #: With cancelled ones in it, but never at the top.
         self._heap: list[tuple[float, int, FakeTimer]] = []
         self._made = 0
-        self._cancelled = 0
+        self._live = 0
         self._sleeping: set[Waiter[None]] = set()
         self._settling: set[Waiter[None]] = set()
         self._stillness = Stillness(self._still, self._wanted, idle, check_seconds(patience))
@@ -189,6 +189,7 @@ class FakeClock:
         timer = FakeTimer(self, self._now + check_seconds(seconds), callback)
         heapq.heappush(self._heap, (timer.when, self._made, timer))
         self._made += 1
+        self._live += 1
         self._release()
         self._stillness.look()
         return timer
@@ -295,10 +296,9 @@ class FakeClock:
         _OF_HUB.pop(self._hub, None)
         self._stillness.close()
         self._heap.clear()
+        self._live = 0
         for waiter in (*self._sleeping, *self._settling):
             self._hub.loop.run_callback(waiter.throw, RuntimeError("the fake clock was closed"))
-        self._sleeping.clear()
-        self._settling.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -315,13 +315,12 @@ class FakeClock:
             raise RuntimeError("a fake clock belongs to the hub that made it; this thread has another one")
 
     def _wanted(self) -> bool:
-        return bool(self._settling) or (bool(self._heap) and self._autojump and not self._holds)
+        return bool(self._settling) or (self._live > 0 and self._autojump and not self._holds)
 
     def _still(self) -> None:
         if self._settling:
             for waiter in self._settling:
                 self._hub.loop.run_callback(waiter.switch, None)
-            self._settling.clear()
             return
         if self._stillness.take_stirred():
             self._jumps = 0
@@ -351,18 +350,16 @@ class FakeClock:
             timer = heapq.heappop(heap)[2]
             timer.queued = False
             if timer.live:
+                self._live -= 1
                 self._hub.loop.run_callback(timer._run)
-            else:
-                self._cancelled -= 1
 
-    def _dropped(self) -> None:
-        self._cancelled += 1
-        if self._cancelled > _COMPACT_ABOVE and self._cancelled * 2 > len(self._heap):
+    def _cancelled(self) -> None:
+        """A timer in the heap is not live any more."""
+        self._live -= 1
+        self._release()
+        if len(self._heap) > 2 * self._live + _SLACK:
             self._heap = [entry for entry in self._heap if entry[2].live]
             heapq.heapify(self._heap)
-            self._cancelled = 0
-        else:
-            self._release()
 
 
 def _clock_of(hub: Any) -> FakeClock | None:

@@ -65,7 +65,6 @@ class Stillness:
         self._stirred = False
         self._clean = False
         self._woken_by_us = False
-        self._closed = False
         try:
             # The lowest priority: behind gevent's own, which runs the greenlets that can run.
             self._before_wait = self._loop.prepare(priority=self._loop.MINPRI)
@@ -85,7 +84,7 @@ class Stillness:
 
     def look(self) -> None:
         """Begin to look for stillness, if that is wanted."""
-        if not self._closed and not self._before_wait.active and self._wanted():
+        if not self._before_wait.active and self._wanted():
             # Nobody wanted it before, so it is not the end of a wait of ours that has led here.
             self._stirred = True
             # The wait of this turn does not count: greenlets may still take their time before it.
@@ -99,12 +98,9 @@ class Stillness:
         return stirred
 
     def close(self) -> None:
-        """Take the watchers out of the loop, for good; any number of times."""
-        self._closed = True
+        """Take the watchers out of the loop, for good. From now on nobody may want it."""
         self._before_wait.close()
         self._waited.close()
-        self._watches.clear()
-        self._sample.clear()
 
     def _about_to_wait(self) -> None:
         if not self._woken_by_us:
@@ -127,7 +123,7 @@ class Stillness:
         self._woken_by_us = True
         if self._loop.pendingcnt:
             self._stirred = True
-        elif self._clean and not self._moving() and self._wanted():
+        elif self._clean and not self._moving():
             self._on_still()
 
     def _moving(self) -> bool:

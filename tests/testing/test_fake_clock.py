@@ -85,6 +85,10 @@ def connect(address):
     return sock
 
 
+def pass_real_time(seconds):
+    Event().wait(seconds)
+
+
 def run_child(source, **variables):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **variables}
     command = [sys.executable, "-c", textwrap.dedent(source)]
@@ -249,8 +253,14 @@ def test_cancelled_timers_do_not_pile_up(clock):
     for _ in range(5000):
         clock.call_later(5.0, int).cancel()
     assert len(clock._heap) < 200
-    clock.sleep(2.0)
+    kept = [clock.call_later(5.0, int) for _ in range(50)]
+    for timer in [clock.call_later(5.0, int) for _ in range(5000)]:
+        timer.cancel()
+    assert len(clock._heap) < 250
+    assert clock.timers()[1:] == kept
+    clock.sleep(20.0)
     assert clock._heap == []
+    assert not clock._sleeping
 
 
 def test_an_error_in_a_callback_goes_to_the_hub_and_the_others_run(clock, expected_hub_errors):
@@ -265,19 +275,20 @@ def test_an_error_in_a_callback_goes_to_the_hub_and_the_others_run(clock, expect
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", ["libev-cext", "libev-cffi"])
-def test_either_build_of_libev_will_do(loop):
+@pytest.mark.parametrize("pause", ["0", "0.001"])
+def test_either_build_of_libev_will_do(loop, pause):
     """They differ in what comes first in a turn: greenlets that can run, or watchers."""
     done = run_child(
         """
-        import time, gevent
+        import os, time, gevent
         from muxws_green.testing import FakeClock
 
         def compute():
             for _ in range(3):
+                gevent.sleep(float(os.environ["PAUSE"]))
                 end = time.monotonic() + 0.04
                 while time.monotonic() < end:
                     pass
-                gevent.sleep(0)
             return clock.now(), time.monotonic()
 
         with gevent.Timeout(10), FakeClock(idle=0.03) as clock:
@@ -293,6 +304,7 @@ def test_either_build_of_libev_will_do(loop):
                 print(clock.now())
         """,
         GEVENT_LOOP=loop,
+        PAUSE=pause,
     )
     assert done.stdout.split() == [f"gevent.libev.core{loop[6:]}", "0.0", "True", "50.0"]
     assert done.returncode == 0
@@ -376,18 +388,49 @@ def test_greenlets_that_can_run_run_first(clock):
     clock.timers()[0].cancel()
 
 
-def test_a_greenlet_that_makes_a_timer_may_go_on_computing(clock):
-    woken = []
+def test_a_greenlet_that_makes_a_timer_may_go_on_computing():
+    done = []
 
     def work():
-        clock.call_later(1.0, lambda: woken.append(done))
-        compute(0.01)
-        done.append(clock.now())
+        clock.call_later(1.0, lambda: done.append(time.monotonic()))
+        compute(0.05)
+        assert clock.now() == 1.0
+        done.append(time.monotonic())
 
-    done = []
-    gevent.spawn(work)
-    clock.sleep(2.0)
-    assert woken == [[0.0]]
+    with FakeClock(idle=0.03) as clock:
+        clock.sleep(1.0)
+        pass_real_time(0.001)
+        gevent.spawn(work)
+        pass_real_time(0.001)
+        clock.sleep(2.0)
+    ended, woken = done
+    assert woken - ended >= 0.03
+
+
+@pytest.mark.parametrize("what", ["a socket", "a real timer"])
+def test_what_happens_just_when_the_wait_ends_comes_first(clock, what):
+    ours, theirs = gevent_socket.socketpair()
+    loop = gevent.get_hub().loop
+    times = []
+
+    def delay_the_wait():
+        delay.stop()
+        compute(0.01)
+        theirs.send(b"!")
+
+    # Of the watchers of one priority the one that was started first runs last, so this is after the clock's own.
+    delay = loop.prepare(priority=loop.MINPRI)
+    delay.start(delay_the_wait)
+    timer = loop.timer(0.001)
+    with ours, theirs:
+        if what == "a socket":
+            gevent.spawn(lambda: (ours.recv(1), times.append(clock.now())))
+        else:
+            timer.start(lambda: gevent.spawn(lambda: times.append(clock.now())))
+        clock.sleep(1.0)
+    assert times == [0.0]
+    timer.close()
+    delay.close()
 
 
 def test_the_hub_has_to_be_idle_for_a_moment_of_real_time():
@@ -596,6 +639,18 @@ def test_a_task_of_the_pool_is_progress():
             gevent.get_hub().threadpool.apply(int)
 
 
+def test_what_ends_a_time_without_timers_is_progress():
+    event = Event()
+    timer = gevent.get_hub().loop.timer(0.001)
+    with FakeClock(max_jumps=3) as clock:
+        for _ in range(12):
+            clock.sleep(1.0)
+            timer.start(event.set)
+            event.wait()
+            event.clear()
+    timer.close()
+
+
 def test_moving_bytes_are_progress():
     with FakeClock(max_jumps=3, patience=0.0) as clock:
         numbers = itertools.count(1)
@@ -619,6 +674,7 @@ def test_moving_time_by_hand_is_progress(by_hand):
 def test_without_autojump_time_stands_still(manual):
     manual.call_later(1.0, pytest.fail)
     settle(manual)
+    pass_real_time(0.02)
     assert manual.now() == 0.0
 
 
@@ -686,11 +742,19 @@ def test_a_held_clock_does_not_jump(clock):
     clock.call_later(1.0, lambda: ran.append(clock.now()))
     with clock.held():
         with clock.held():
-            gevent.sleep(0.01)
-        gevent.sleep(0.01)
+            pass_real_time(0.01)
+        pass_real_time(0.01)
         assert (ran, clock.now()) == ([], 0.0)
-    clock.sleep(2.0)
+    pass_real_time(0.02)
     assert ran == [1.0]
+
+
+def test_a_clock_that_is_not_held_any_more_keeps_the_loop_alive(clock):
+    ran = Event()
+    with clock.held():
+        clock.call_later(1.0, ran.set)
+        pass_real_time(0.001)
+    ran.wait()
 
 
 @pytest.mark.parametrize("how", [settle, lambda clock: settle(), lambda clock: clock.settle()])
@@ -799,7 +863,7 @@ def test_a_closed_clock_says_so(call):
 def test_a_clock_that_is_forgotten_goes_away():
     clock = FakeClock()
     clock.sleep(1.0)
-    gevent.sleep(0.001)
+    pass_real_time(0.001)
     gone = weakref.ref(clock)
     del clock
     FakeClock().close()
