@@ -400,25 +400,27 @@ class Link:
             close_code: The close frame's.
         """
         self._spare_handler(getcurrent())
-        if self.cause is not None or self._failing:
-            self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
-            return
         text = reason or ""
-        until = self.clock.now() + drain
-        self.core.goaway(code, reason)
-        self.start_reading()
-        self.wake_writer()
-        while self.is_alive and not self._is_quiet() and self._quiet.wait(until):
-            pass
-        if not self.is_alive:
-            self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
-            return
-        self._parting = ConnectionClosed(
-            text or "closed here", code=close_code, reason=text, was_clean=close_code == 1000
-        )
-        self._farewell = (close_code, clip_utf8(text, MAX_CLOSE_REASON_BYTES))
-        self.wake_writer()
-        self._part(self._parting)
+        cause = ConnectionClosed(text or "closed here", code=close_code, reason=text, was_clean=close_code == 1000)
+        try:
+            if self.is_alive:
+                until = self.clock.now() + drain
+                self.core.goaway(code, reason)
+                self.start_reading()
+                self.wake_writer()
+                while self.is_alive and not self._is_quiet() and self._quiet.wait(until):
+                    pass
+            if not self.is_alive:
+                self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
+                return
+            self._parting = cause
+            self._farewell = (close_code, clip_utf8(text, MAX_CLOSE_REASON_BYTES))
+            self.wake_writer()
+            self._part(cause)
+        except BaseException:
+            # A kill, or the caller's own Timeout: nobody else sees this through, and half closed it must not stay.
+            self.terminate(cause, abort_code=close_code)
+            raise
 
     def _spare_handler(self, current: greenlet) -> None:
         """Do not stop the handler that closes the connection: as one that resets its stream, it wanted that."""

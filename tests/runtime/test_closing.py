@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import gevent
 import pytest
 from gevent.event import Event
 
 from muxws_green import CloseReason, ConnectionGoingAway, ConnectionLost
 from muxws_green.runtime.supervisor import SupervisorState
-from tests.seeds.scripted import RawServer, Wire, polite, resets_hello
+from tests.seeds.scripted import RawServer, Wire, outcome, polite, resets_hello
 
 #: Seconds that a close may take where nothing drains: one for our close frame to leave and one for the answer.
 PARTING = 2.0
@@ -207,3 +208,26 @@ def test_reason_and_code_of_a_close_are_what_the_remote_sees(clock, raw_server, 
     clock.settle()
     assert server.last.close_code == 1000
     assert [(frame["code"], frame["reason"]) for frame in server.last.of("goaway")] == [(0, "enough")]
+
+
+@pytest.mark.leaks
+def test_a_close_that_is_interrupted_ends_the_connection_at_once(clock, raw_server, dial) -> None:
+    server = raw_server(polite)
+    told: list[CloseReason] = []
+    peer = dial(server.url, hello=1, on_close=told.append)
+    stream = peer.open("a stream that nobody ends")
+    closing = outcome(peer.close, reason="enough", drain=30.0)
+    with clock.held():
+        clock.settle()
+        assert server.last.of("goaway")
+        assert not peer.is_closed
+        own = gevent.Timeout()
+        closing.kill(own, block=False)
+        clock.settle()
+        assert closing.value is own
+        assert peer.is_closed
+        assert stream.closed.is_set()
+        assert server.last.close_code == 1000
+    clock.advance(60.0)
+    assert [(reason.code, reason.reason, reason.will_retry) for reason in told] == [(1000, "enough", False)]
+    assert len(server.wires) == 1
