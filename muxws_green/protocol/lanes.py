@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: About how much one batch holds, in bytes.
 BATCH_BYTES = 65_536
+#: Room in which no further fragment is begun: one of full size is shorter than a batch by up to this, and fills it.
+SCRAP_BYTES = 512
 #: Lanes whose own weight is not counted.
 FREE_LANES = 1_000
 #: What each further lane weighs besides its frames, in bytes. Otherwise a remote that does not read could make us keep
@@ -233,7 +235,7 @@ class Lanes:
             room -= len(message)
             batch.append(message)
             self._taken(opening, splitter, before - splitter.remaining_bytes)
-            if room <= 0:
+            if room <= SCRAP_BYTES:
                 return
         while turns and rotation:
             turns -= 1
@@ -253,7 +255,7 @@ class Lanes:
             room -= len(fragment)
             batch.append(fragment)
             self._taken(lane, splitter, before - splitter.remaining_bytes)
-            if room <= 0:
+            if room <= SCRAP_BYTES:
                 return
 
     def _build(self, lane: Lane, splitter: Splitter) -> bytes | None:
