@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from muxws_green.api import WSGIApp, accept, connect, serve
+from muxws_green.api import Server, WSGIApp, accept, connect, serve
 from muxws_green.codecs import JsonCodec, get_codec, register_codec, registered_codecs
 from muxws_green.errors import (
     CodecError,
@@ -52,7 +52,6 @@ from muxws_green.runtime.registry import PeerRegistry
 from muxws_green.runtime.roster import drain_all
 from muxws_green.runtime.stream import Stream
 from muxws_green.settings import Settings, settings
-from muxws_green.transports.server import Server
 from muxws_green.transports.upgradable import upgradable
 
 __version__ = "0.1.0"

@@ -16,12 +16,11 @@ import gevent
 from gevent import pywsgi
 from gevent.event import Event
 
-from muxws_green.api import WSGIApp
+from muxws_green.api import Server, WSGIApp
 from muxws_green.codecs import MsgpackCodec, register_codec
 from muxws_green.protocol.states import StreamState
 from muxws_green.runtime.roster import drain_all
 from muxws_green.runtime.stream import Stream
-from muxws_green.transports.server import Server
 
 #: Seconds that streams may take to finish when the server is told to stop.
 DRAIN_SECONDS = 10.0

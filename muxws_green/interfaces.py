@@ -263,7 +263,7 @@ class IRegistry(Protocol):
     """Finds live peers by their tags."""
 
     def register(self, peer: IPeer) -> None:
-        """Index `peer` by its tags as they are now, in place of what was known of it, until it is lost or deregistered."""
+        """Index `peer` by its tags as they are now, replacing what was known, until it is lost or deregistered."""
 
     def deregister(self, peer: IPeer) -> None:
         """Forget `peer`; nothing happens if it is unknown."""

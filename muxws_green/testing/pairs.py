@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from muxws_green.api import READ_FACTOR
+from muxws_green.api.options import READ_FACTOR
 from muxws_green.codecs.registry import resolve_codec
 from muxws_green.interfaces import ICodec, ITransport
 from muxws_green.runtime.options import Options
