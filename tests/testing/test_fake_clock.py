@@ -8,6 +8,7 @@ import gc
 import itertools
 import math
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -229,6 +230,15 @@ def test_a_cancelled_timer_makes_no_jump(clock):
     assert clock.now() == 0.0
 
 
+def test_no_jump_goes_to_a_cancelled_timer_on_the_way():
+    with FakeClock(max_jumps=1) as clock:
+        clock.call_later(5.0, pytest.fail).cancel()
+        later = clock.call_later(7.0, pytest.fail)
+        clock.call_later(6.0, pytest.fail).cancel()
+        clock.call_later(0.0, later.cancel)
+        clock.sleep(10.0)
+
+
 def test_a_timer_may_be_cancelled_when_its_time_has_come_and_after_it_ran(clock):
     timers = []
     ran = []
@@ -261,6 +271,17 @@ def test_cancelled_timers_do_not_pile_up(clock):
     clock.sleep(20.0)
     assert clock._heap == []
     assert not clock._sleeping
+
+
+def test_the_order_outlives_tidying_up(clock):
+    ran = []
+    times = random.Random(1).sample(range(400), 400)
+    timers = [clock.call_later(float(seconds), lambda: ran.append(clock.now())) for seconds in times]
+    for timer in timers:
+        if timer.when % 10:
+            timer.cancel()
+    clock.advance(1000.0)
+    assert ran == [float(number) for number in range(0, 400, 10)]
 
 
 def test_an_error_in_a_callback_goes_to_the_hub_and_the_others_run(clock, expected_hub_errors):
@@ -390,9 +411,10 @@ def test_greenlets_that_can_run_run_first(clock):
 
 def test_a_greenlet_that_makes_a_timer_may_go_on_computing():
     done = []
+    woken = Event()
 
     def work():
-        clock.call_later(1.0, lambda: done.append(time.monotonic()))
+        clock.call_later(1.0, lambda: (done.append(time.monotonic()), woken.set()))
         compute(0.05)
         assert clock.now() == 1.0
         done.append(time.monotonic())
@@ -401,32 +423,35 @@ def test_a_greenlet_that_makes_a_timer_may_go_on_computing():
         clock.sleep(1.0)
         pass_real_time(0.001)
         gevent.spawn(work)
-        pass_real_time(0.001)
-        clock.sleep(2.0)
+        woken.wait()
     ended, woken = done
     assert woken - ended >= 0.03
 
 
 @pytest.mark.parametrize("what", ["a socket", "a real timer"])
-def test_what_happens_just_when_the_wait_ends_comes_first(clock, what):
+def test_what_happens_just_when_the_wait_ends_comes_first_and_is_progress(what):
     ours, theirs = gevent_socket.socketpair()
     loop = gevent.get_hub().loop
     times = []
 
     def delay_the_wait():
-        delay.stop()
-        compute(0.01)
-        theirs.send(b"!")
+        if clock.now() == 0.0 and not times:
+            timer.start(lambda: what == "a real timer" and gevent.spawn(note))
+            compute(0.01)
+            theirs.send(b"!")
+
+    def note():
+        times.append(clock.now())
 
     # Of the watchers of one priority the one that was started first runs last, so this is after the clock's own.
     delay = loop.prepare(priority=loop.MINPRI)
     delay.start(delay_the_wait)
     timer = loop.timer(0.001)
-    with ours, theirs:
+    with ours, theirs, FakeClock(start=-1.0, max_jumps=1) as clock:
+        clock.call_later(100.0, pytest.fail)
         if what == "a socket":
-            gevent.spawn(lambda: (ours.recv(1), times.append(clock.now())))
-        else:
-            timer.start(lambda: gevent.spawn(lambda: times.append(clock.now())))
+            gevent.spawn(lambda: (ours.recv(1), note()))
+        clock.sleep(1.0)
         clock.sleep(1.0)
     assert times == [0.0]
     timer.close()
@@ -812,6 +837,17 @@ def test_a_closed_clock_leaves_nothing_in_the_loop():
     gevent.sleep(0)
     assert loop.activecnt == before
     assert clock.timers() == []
+
+
+def test_a_clock_may_be_closed_while_it_is_held():
+    loop = gevent.get_hub().loop
+    before = loop.activecnt
+    clock = FakeClock()
+    with clock.held():
+        clock.call_later(1.0, pytest.fail)
+        clock.close()
+    gevent.sleep(0)
+    assert loop.activecnt == before
 
 
 def test_a_clock_may_be_closed_by_its_own_timer():
