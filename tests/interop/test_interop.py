@@ -135,8 +135,8 @@ def test_cancelled_in_the_midst_of_its_fragments(talk: Conversation, what: str) 
         assert len([frame for frame in ours.frames("tx") if frame.fragment is not None]) == UNDER_WAY
         assert "upload" not in [entry["do"] for entry in facts["opened"]]
     else:
-        # How much the reference had written by then is not ours to say; from the fragment on at which the hook cancelled,
-        # before that was acted upon, all of it was late.
+        # The reference sends it to its end, since the stream is closed there once its end is queued. From the fragment
+        # on at which the hook cancelled, all of it was late.
         fragments = [frame for frame in ours.frames("rx") if frame.fragment is not None]
         assert ours.peer.stats.late_frames == len(fragments[UNDER_WAY - 1 :])
 
