@@ -123,6 +123,10 @@ class Connection(SendingHalf):
             if live is not None and live.heard and live.assembler is None and live.state in _RECEIVING:
                 if self.observer is not None:
                     self.observer(envelope, size)
+                    if live.state not in _RECEIVING:
+                        # The observer has reset the stream: the frame is late now.
+                        self.late_frames += 1
+                        return
                 self._deliver(live, envelope["payload"], size)
                 return
         try:
