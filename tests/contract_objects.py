@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import gevent.socket
 
 from muxws_green.codecs.envelopes import FrameEnvelopes
+from muxws_green.codecs.fast import FastJsonCodec
 from muxws_green.codecs.json import JsonCodec
 from muxws_green.codecs.msgpack import MsgpackCodec
 from muxws_green.errors import ConnectionClosed
@@ -54,6 +55,11 @@ def makes(cls: type) -> Callable[[Factory], Factory]:
 @makes(JsonCodec)
 def json_codec() -> JsonCodec:
     return JsonCodec()
+
+
+@makes(FastJsonCodec)
+def fast_json_codec() -> FastJsonCodec:
+    return FastJsonCodec()
 
 
 @makes(MsgpackCodec)

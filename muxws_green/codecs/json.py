@@ -4,9 +4,7 @@ Compact, non-ASCII unescaped, and strict both ways: nothing leaves that another 
 no JSON (`NaN`, numbers that overflow) does not come in.
 
 The C encoder and scanner below `json` are called directly, since building an encoder for each call costs more than
-encoding. Where an interpreter lacks them the public classes do the same. Where msgspec is installed (the extra `fast`)
-it parses first, at two to four times the speed. It takes nothing that the standard library would not, with no other
-result, and what it refuses is judged again: so nothing changes but the time.
+encoding. Where an interpreter lacks them the public classes do the same. `codecs.fast` is this codec on msgspec.
 """
 
 from __future__ import annotations
@@ -25,6 +23,10 @@ from muxws_green.protocol.frames import Frame, from_mapping, to_mapping
 
 _WHITESPACE: Final = " \t\n\r"
 _INFINITIES: Final = (float("inf"), float("-inf"))
+
+_CONTAINERS: Final = (dict, list)
+#: Fields up to which looking at each is cheaper than counting brackets.
+_FEW: Final = 16
 
 _END: Final = ',"end":true'
 _MORE: Final = ',"more":true'
@@ -79,20 +81,24 @@ _decoder: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_c
 _scan: Final = cast("Callable[[str, int], tuple[Any, int]]", getattr(_decoder, "scan_once", _decoder.raw_decode))
 
 
-def _dump(value: Any, levels: int) -> str:
-    try:
-        text = _encode(value)
-    except RecursionError as error:
-        raise ValueError(f"the value is circular, or nested deeper than {MAX_NESTING} levels") from error
-    # Two characters a level is the least.
-    if len(text) > 2 * levels and text.count("[") + text.count("{") > levels and nested_deeper(value, levels):
-        raise ValueError(f"the value is nested deeper than {MAX_NESTING} levels")
+def dump(value: Any, levels: int) -> str:
+    """The text of a value that is nested at most `levels` deep; raises as described for `JsonCodec`."""
+    if type(value) is str:
+        text = _quote(value)
+    else:
+        try:
+            text = _encode(value)
+        except RecursionError as error:
+            raise ValueError(f"the value is circular, or nested deeper than {MAX_NESTING} levels") from error
+        if may_nest_deeper(text, levels) and nested_deeper(value, levels):
+            raise ValueError(f"the value is nested deeper than {MAX_NESTING} levels")
     if not text.isascii():
         text.encode()  # raises where a lone surrogate stands, which no WebSocket text message can carry
     return text
 
 
-def _parse(text: str) -> Any:
+def parse(text: str) -> Any:
+    """The value of a text. Raises ValueError or RecursionError where it is none."""
     start = 0 if text[:1] not in _WHITESPACE else len(text) - len(text.lstrip(_WHITESPACE))
     try:
         value, stop = _scan(text, start)
@@ -103,37 +109,33 @@ def _parse(text: str) -> Any:
     return value
 
 
-def _build_parser() -> Callable[[str], Any]:
-    try:
-        import msgspec
-    except ImportError:
-        return _parse
-    decode = msgspec.json.Decoder().decode
-    refusals = (msgspec.MsgspecError, ValueError, RecursionError)
+def load(text: str | bytes, levels: int, parser: Callable[[str], Any] = parse) -> Any:
+    """The value of a remote's text by `parser`, nested at most `levels` deep.
 
-    def parse(text: str) -> Any:
-        try:
-            return decode(text)
-        except refusals:
-            # Lone surrogates, above all, are legal for us.
-            return _parse(text)
-
-    return parse
-
-
-_parse_fast: Final = _build_parser()
-
-
-def _load(text: str | bytes, levels: int) -> Any:
+    Raises:
+        ProtocolError: It is bytes, no JSON, or nested deeper.
+    """
     if not isinstance(text, str):
         raise ProtocolError("binary data under the json codec, which is a text codec")
     try:
-        value = _parse_fast(text)
+        value = parser(text)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"undecodable JSON: {error}") from error
-    if len(text) > 2 * levels and text.count("[") + text.count("{") > levels and nested_deeper(value, levels):
+    if len(text) > 2 * levels and type(value) in _CONTAINERS and _is_nested(text, value, levels):
         raise ProtocolError(f"undecodable JSON: nested deeper than {MAX_NESTING} levels")
     return value
+
+
+def _is_nested(text: str, value: Any, levels: int) -> bool:
+    # A big message is most often one big string in an envelope, which is not worth counting brackets in.
+    if type(value) is dict and len(value) <= _FEW and not any(type(item) in _CONTAINERS for item in value.values()):
+        return False
+    return may_nest_deeper(text, levels) and nested_deeper(value, levels)
+
+
+def may_nest_deeper(text: str, levels: int) -> bool:
+    """Whether `text` has what it takes to be nested deeper than `levels`: two characters a level is the least."""
+    return len(text) > 2 * levels and text.count("[") + text.count("{") > levels
 
 
 @implementer(ICodec, IEnvelopeCodec)
@@ -150,7 +152,7 @@ class JsonCodec:
 
     def encode(self, frame: Frame) -> str:
         """The message of a frame. Raises as described for the class."""
-        return _dump(to_mapping(frame), MAX_NESTING + ENVELOPE_NESTING)
+        return dump(to_mapping(frame), MAX_NESTING + ENVELOPE_NESTING)
 
     def decode(self, message: str | bytes) -> Frame:
         """The frame of a message; ProtocolError for anything that is none (PROTOCOL §3)."""
@@ -158,11 +160,11 @@ class JsonCodec:
 
     def encode_payload(self, value: Any) -> str:
         """A value alone. Raises as described for the class."""
-        return _dump(value, MAX_NESTING)
+        return dump(value, MAX_NESTING)
 
     def decode_payload(self, data: str | bytes) -> Any:
         """The value of its encoded form; ProtocolError where it is none."""
-        return _load(data, MAX_NESTING)
+        return load(data, MAX_NESTING)
 
     def wrap(
         self,
@@ -211,11 +213,11 @@ class JsonCodec:
 
     def unwrap(self, message: str | bytes) -> dict[str, Any]:
         """The envelope of a message, unchecked; ProtocolError where it is no JSON object."""
-        envelope = _load(message, MAX_NESTING + ENVELOPE_NESTING)
+        envelope = load(message, MAX_NESTING + ENVELOPE_NESTING)
         if type(envelope) is not dict:
             raise ProtocolError(f"a message must be an object, not {type(envelope).__name__}")
         return envelope
 
 
 def _member(name: str, value: Mapping[str, Any] | None) -> str:
-    return "" if value is None else f',"{name}":{_dump(dict(value), MAX_NESTING)}'
+    return "" if value is None else f',"{name}":{dump(dict(value), MAX_NESTING)}'

@@ -10,22 +10,29 @@ from types import MappingProxyType
 import pytest
 
 from muxws_green.codecs import json as module
+from muxws_green.codecs.fast import FastJsonCodec
 from muxws_green.codecs.json import JsonCodec
 from muxws_green.errors import ProtocolError
 from muxws_green.protocol.frames import Frame
 
-CODEC = JsonCodec()
+STANDARD, FAST = JsonCodec(), FastJsonCodec()
 
 
-@pytest.fixture(autouse=True, params=["standard", "msgspec"])
-def _parser(request, monkeypatch):
-    """Every rule holds with the extra `fast` and without."""
-    if request.param == "msgspec":
-        pytest.importorskip("msgspec", reason="needs the extra fast")
-        monkeypatch.setattr(module, "_parse_fast", module._build_parser())
-        assert module._parse_fast is not module._parse
-    else:
-        monkeypatch.setattr(module, "_parse_fast", module._parse)
+class _Current:
+    """The codec under test: every rule holds for both."""
+
+    codec = STANDARD
+
+    def __getattr__(self, name):
+        return getattr(self.codec, name)
+
+
+CODEC = _Current()
+
+
+@pytest.fixture(autouse=True, params=[STANDARD, FAST], ids=["standard", "fast"])
+def _codec(request, monkeypatch):
+    monkeypatch.setattr(_Current, "codec", request.param)
 
 
 class Colour(IntEnum):
