@@ -25,6 +25,9 @@ from muxws_green.interfaces import IHeartbeat, IHeartbeatPolicy
 _FIRST_STEP = 32
 _LARGEST_STEP = 8
 
+#: So few bytes before a ping do not hold it up. Otherwise every small frame just before one would move its deadline.
+_FEW_BYTES = 4096
+
 
 @implementer(IHeartbeatPolicy)
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,7 @@ class Outflow:
             self._left = False
             self._received = received
             self._handed = handed
-            self._acked = None if unacknowledged is None else handed - unacknowledged
+            self._acked = None if unacknowledged is None else handed - _in_the_way(unacknowledged)
             self._queued = now
             self._span = due - now
 
@@ -287,12 +290,13 @@ class Outflow:
         if unacknowledged is None:
             self._left = handed > self._ahead
             return handed_over
-        acked_before, self._acked = self._acked, handed - unacknowledged
+        in_the_way = _in_the_way(unacknowledged)
+        acked_before, self._acked = self._acked, handed - in_the_way
         if acked_before is None:
             acked_before = self._acked
         self._left = handed > self._ahead <= self._acked
         # Nothing is in its way and it is still here: the writer has not had its turn.
-        waiting_for_us = handed <= self._ahead and not unacknowledged
+        waiting_for_us = handed <= self._ahead and not in_the_way
         return handed_over or waiting_for_us or acked_before < self._acked
 
     def look_at(self, now: float, due: float) -> float:
@@ -304,3 +308,7 @@ class Outflow:
             return due
         step = min(max(now - self._queued, self._span / _FIRST_STEP), self._span / _LARGEST_STEP)
         return min(due, now + step)
+
+
+def _in_the_way(unacknowledged: int) -> int:
+    return max(0, unacknowledged - _FEW_BYTES)

@@ -37,6 +37,8 @@ _OF_HUB: weakref.WeakKeyDictionary[Any, weakref.ref[FakeClock]] = weakref.WeakKe
 
 #: So many more timers than live ones may be in the heap: below that, tidying up costs more than it frees.
 _SLACK = 64
+#: Watched bytes that stand still hold a jump up for at most this part of its length.
+_PATIENT_PART = 0.05
 #: How many timers an error message lists.
 _SHOWN = 10
 
@@ -99,7 +101,9 @@ class FakeClock:
         idle: Seconds of real time for which the event loop must wait in vain before a jump; above 0. Less than a
             millisecond counts as one.
         patience: Seconds of real time for which watched bytes (see `watch`) may stand still before they count as stuck
-            and no longer keep the clock; 0 keeps it only while they change from one look to the next.
+            and no longer keep the clock, and at most a twentieth of the jump that waits for them: the timers of TCP are
+            real, up to a quarter of a second, and a long jump would skip them. 0 keeps the clock only while they change
+            from one look to the next.
         max_jumps: How many jumps without progress are allowed; 0 allows none.
 
     Raises:
@@ -113,7 +117,7 @@ class FakeClock:
         autojump: bool = True,
         idle: float = 0.002,
         *,
-        patience: float = 0.02,
+        patience: float = 0.25,
         max_jumps: int = 10_000,
     ) -> None:
         if not math.isfinite(start):
@@ -129,6 +133,7 @@ class FakeClock:
                 raise RuntimeError("this hub has a fake clock already; two would not know of each other's jumps")
         self._now = start
         self._autojump = autojump
+        self._patience = check_seconds(patience)
         self._max_jumps = max_jumps
         self._jumps = 0
         self._holds = 0
@@ -139,7 +144,7 @@ class FakeClock:
         self._live = 0
         self._sleeping: set[Waiter[None]] = set()
         self._settling: set[Waiter[None]] = set()
-        self._stillness = Stillness(self._still, self._wanted, idle, check_seconds(patience))
+        self._stillness = Stillness(self._still, self._wanted, self._patience_now, idle)
         _OF_HUB[self._hub] = weakref.ref(self)
 
     # IClock
@@ -198,7 +203,8 @@ class FakeClock:
         """Do not jump while the remote is still taking our bytes.
 
         They count as moving when the number has changed since the clock last looked, and for `patience` afterwards. A
-        number that stays the same for longer is a remote that has stopped reading, for which time must go on.
+        number that stays the same for longer is a remote that has stopped reading, for which time must go on; from then
+        on it costs nothing until it changes again.
 
         Args:
             pending: How many bytes are on their way, such as `ITransport.unacknowledged`; None and 0 do not keep the
@@ -316,6 +322,11 @@ class FakeClock:
 
     def _wanted(self) -> bool:
         return bool(self._settling) or (self._live > 0 and self._autojump and not self._holds)
+
+    def _patience_now(self) -> float:
+        if not self._heap:
+            return self._patience
+        return min(self._patience, (self._heap[0][0] - self._now) * _PATIENT_PART)
 
     def _still(self) -> None:
         if self._settling:

@@ -43,15 +43,16 @@ class Stillness:
         on_still: Called in the hub.
         wanted: Whether anybody wants to know. While it says no, nothing of this is in the event loop; after it has
             become true again, `look` must be called.
+        patience: For how many seconds of real time watched bytes may stand still before they count as stuck; asked each
+            time.
         idle: Seconds of real time that the loop must wait in vain; above 0.
-        patience: Seconds of real time for which watched bytes may stand still before they count as stuck.
 
     Raises:
         RuntimeError: The loop of this hub is not libev's.
     """
 
     def __init__(
-        self, on_still: Callable[[], object], wanted: Callable[[], bool], idle: float, patience: float
+        self, on_still: Callable[[], object], wanted: Callable[[], bool], patience: Callable[[], float], idle: float
     ) -> None:
         self._on_still = on_still
         self._wanted = wanted
@@ -145,4 +146,4 @@ class Stillness:
             self._changed_at = now
             self._stirred = True
             return True
-        return now - self._changed_at < self._patience
+        return now - self._changed_at < self._patience()

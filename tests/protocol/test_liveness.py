@@ -416,22 +416,33 @@ def test_who_answers_every_ping_in_time_lives(interval, timeout, events):
 def test_a_ping_that_has_left_is_not_on_its_way():
     flow = Outflow()
     assert not flow.follows
-    flow.queued(0.0, 10.0, received=0, handed=500, unacknowledged=0)
+    flow.queued(0.0, 10.0, received=0, handed=50_000, unacknowledged=0)
     assert flow.follows
     # The write with the ping.
-    assert flow.moved(0, 540, 40)
+    assert flow.moved(0, 50_040, 40)
     assert not flow.follows
-    assert not flow.moved(0, 540, 40)
-    assert not flow.moved(0, 540, 0)
+    assert not flow.moved(0, 50_040, 40)
+    assert not flow.moved(0, 50_040, 0)
     # What is sent behind it has nothing to do with it.
-    assert not flow.moved(0, 9000, 8000)
-    assert not flow.moved(0, 9000, 100)
+    assert not flow.moved(0, 900_000, 800_000)
+    assert not flow.moved(0, 900_000, 10_000)
     assert flow.look_at(1.0, 10.0) == 10.0
+
+
+@pytest.mark.parametrize("behind", [0, 60_000])
+def test_a_few_bytes_before_it_do_not_count(behind):
+    """A frame sent just before a ping moves no deadline, whatever is written behind the two."""
+    flow = Outflow()
+    flow.queued(0.0, 10.0, received=0, handed=50_000, unacknowledged=4_000)
+    assert flow.look_at(0.0, 10.0) == 10.0
+    assert flow.moved(0, 50_040 + behind, 4_040 + behind)
+    assert not flow.follows
+    assert not flow.moved(0, 50_040 + behind, behind)
 
 
 def test_it_is_looked_at_more_often_while_bytes_before_it_are_here_and_never_late():
     flow = Outflow()
-    flow.queued(2.0, 10.0, received=0, handed=500, unacknowledged=400)
+    flow.queued(2.0, 10.0, received=0, handed=50_000, unacknowledged=40_000)
     assert flow.look_at(2.0, 10.0) == 2.25
     assert flow.look_at(2.25, 10.0) == 2.5
     assert flow.look_at(2.5, 10.0) == 3.0
@@ -455,49 +466,50 @@ def test_bytes_before_it_are_followed_until_the_last_is_acknowledged():
     assert not flow.moved(0, 150_000, 5_000)
 
 
-def test_a_ping_that_the_writer_had_no_turn_to_write_is_on_its_way():
+@pytest.mark.parametrize("unacknowledged", [0, 4_000])
+def test_a_ping_that_the_writer_had_no_turn_to_write_is_on_its_way(unacknowledged):
     flow = Outflow()
-    flow.queued(0.0, 10.0, received=0, handed=500, unacknowledged=0)
-    assert flow.moved(0, 500, 0)
-    assert flow.moved(0, 500, 0)
+    flow.queued(0.0, 10.0, received=0, handed=50_000, unacknowledged=unacknowledged)
+    assert flow.moved(0, 50_000, unacknowledged)
+    assert flow.moved(0, 50_000, unacknowledged)
 
 
 def test_a_ping_behind_a_write_that_is_stuck_is_not():
     flow = Outflow()
-    flow.queued(0.0, 10.0, received=0, handed=500, unacknowledged=400)
-    assert not flow.moved(0, 500, 400)
+    flow.queued(0.0, 10.0, received=0, handed=50_000, unacknowledged=40_000)
+    assert not flow.moved(0, 50_000, 40_000)
 
 
 def test_where_nothing_is_known_of_the_kernel_only_the_write_counts():
     flow = Outflow()
-    flow.queued(0.0, 10.0, received=0, handed=500, unacknowledged=None)
-    assert not flow.moved(0, 500, None)
+    flow.queued(0.0, 10.0, received=0, handed=50_000, unacknowledged=None)
+    assert not flow.moved(0, 50_000, None)
     assert flow.follows
-    assert flow.moved(0, 540, None)
+    assert flow.moved(0, 50_040, None)
     assert not flow.follows
-    assert not flow.moved(0, 9000, None)
+    assert not flow.moved(0, 900_000, None)
     assert flow.look_at(1.0, 10.0) == 10.0
 
 
 def test_an_answer_ends_it():
     flow = Outflow()
-    flow.queued(0.0, 10.0, received=7, handed=500, unacknowledged=400)
-    assert not flow.moved(8, 500, 300)
+    flow.queued(0.0, 10.0, received=7, handed=50_000, unacknowledged=40_000)
+    assert not flow.moved(8, 50_000, 30_000)
     assert not flow.follows
-    assert not flow.moved(8, 500, 200)
+    assert not flow.moved(8, 50_000, 20_000)
     assert flow.look_at(1.0, 10.0) == 10.0
 
 
 def test_the_first_unanswered_ping_is_followed_and_after_an_answer_the_next():
     flow = Outflow()
-    flow.queued(0.0, 10.0, received=7, handed=500, unacknowledged=400)
-    flow.queued(5.0, 10.0, received=7, handed=90_000, unacknowledged=89_900)
-    assert flow.moved(7, 90_000, 89_000)
-    assert not flow.moved(7, 90_000, 88_000)
+    flow.queued(0.0, 10.0, received=7, handed=50_000, unacknowledged=40_000)
+    flow.queued(5.0, 10.0, received=7, handed=9_000_000, unacknowledged=8_990_000)
+    assert flow.moved(7, 9_000_000, 8_900_000)
+    assert not flow.moved(7, 9_000_000, 8_800_000)
     assert not flow.follows
-    flow.queued(10.0, 15.0, received=8, handed=90_000, unacknowledged=88_000)
+    flow.queued(10.0, 15.0, received=8, handed=9_000_000, unacknowledged=8_800_000)
     assert flow.follows
-    assert flow.moved(8, 90_000, 87_000)
+    assert flow.moved(8, 9_000_000, 8_700_000)
 
 
 class Line:
@@ -548,8 +560,8 @@ WAITS = [
 def test_the_wait_begins_when_the_ping_has_left_or_nothing_moves(policy, wait, step, backlog, rate, freezes):
     line = Line(backlog, rate, freezes)
     first, died = play(policy, line)
-    # It may be seen when the bytes before it have gone, and need not be before its own have.
-    earliest = max(first, min((backlog - 1) / rate, freezes - 1 / rate))
+    # The last few bytes before it count as gone.
+    earliest = max(first, min((backlog - 4097) / rate, freezes - 1 / rate))
     latest = max(first, min((backlog + 40) / rate, freezes))
     assert earliest + wait - 1e-6 <= died <= latest + wait + step + 1e-6
 
