@@ -115,6 +115,10 @@ class Reference:
         """Give a command and wait for what comes of it."""
         return self.finish(self.start(command, **arguments))
 
+    def kill(self) -> None:
+        """Let it vanish without a word."""
+        self._child.process.kill()
+
     def _listen(self) -> None:
         while line := self._child._lines.readline():
             answer = json.loads(line)

@@ -7,9 +7,9 @@ from typing import Any
 import gevent
 import pytest
 
-from muxws_green.errors import CodecMismatch, ConnectionGoingAway, StreamRefused
+from muxws_green.errors import CodecMismatch, ConnectionGoingAway, ConnectionLost, StreamRefused
 from muxws_green.protocol.frames import Frame
-from tests.interop.ours import Worker, dial, ours_dials, ours_serves, reference_dials, together
+from tests.interop.ours import ROLES, Worker, dial, ours_dials, ours_serves, reference_dials, together
 from tests.interop.process import PATIENCE, ReferenceFailed, reference_client, reference_server
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.watchdog(30), pytest.mark.leaks]
@@ -71,6 +71,34 @@ def test_an_open_that_crosses_a_goaway_of_the_reference_is_refused(codec_name: s
             assert mine.get() == {"passed": "there"}
             reference.finish(closing)
         assert [entry["do"] for entry in reference.do("facts")["opened"]] == ["gate"]
+
+
+@by_codec
+def test_a_closing_reference_dialer_says_no_goaway(codec_name: str) -> None:
+    with reference_dials(codec_name) as talk:
+        assert talk.reference.do("many", count=2)
+        talk.reference.do("close", reason="enough of it", drain=0)
+        with gevent.Timeout(PATIENCE):
+            gevent.wait([talk.ours.peer])
+        assert talk.ours.frames("rx", "goaway") == []
+        (reason,) = talk.ours.closes
+        assert (reason.code, reason.reason, reason.was_clean, reason.will_retry) == (1000, "enough of it", True, False)
+
+
+@by_codec
+@pytest.mark.parametrize("role", ROLES)
+def test_the_death_of_the_reference(role: str, codec_name: str) -> None:
+    with ROLES[role](codec_name) as talk:
+        waiting = gevent.spawn(
+            lambda: pytest.raises(ConnectionLost, talk.ours.peer.request, {"do": "gate", "name": "x"})
+        )
+        talk.ours.peer.ping(PATIENCE)
+        talk.reference.kill()
+        with gevent.Timeout(PATIENCE):
+            waiting.get()
+            gevent.wait([talk.ours.peer])
+        (reason,) = talk.ours.closes
+        assert (reason.code, reason.was_clean, reason.will_retry) == (1006, False, False)
 
 
 @by_codec
