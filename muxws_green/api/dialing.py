@@ -24,6 +24,7 @@ from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.hooks import IncomingHeadersInterceptor, OpenInterceptor, ReplyHeadersInterceptor
 from muxws_green.runtime.options import Options, checked_seconds
 from muxws_green.runtime.peer import Peer
+from muxws_green.runtime.session import Session
 from muxws_green.runtime.stream import checked_metadata
 from muxws_green.runtime.supervisor import Hello, Supervisor
 from muxws_green.transports.dialer import Dialer
@@ -117,13 +118,13 @@ def connect(
     return peer
 
 
-def keep_connected(url: str, *, on_established: Callable[[Peer], object] | None = None, **options: Any) -> Peer:
+def keep_connected(url: str, *, on_established: Callable[[Session], object] | None = None, **options: Any) -> Peer:
     """Return at once with a peer that dials `url` until it is told to stop: the first dial is retried like any other.
 
     Args:
         url: As in `connect`.
-        on_established: Called with the peer for each connection that is established, the first one included, before the
-            `on_reconnect` callbacks and in turn with the peer's other callbacks.
+        on_established: Called with each connection as it is established, the first one included; it must neither
+            switch nor raise.
         options: As in `connect`.
 
     Raises:

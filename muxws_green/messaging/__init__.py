@@ -10,13 +10,16 @@ nothing is ever sent twice.
 
 from __future__ import annotations
 
+from muxws_green.messaging.answers import Answers
 from muxws_green.messaging.client import ConnectionEvent, ReconnectingClient
-from muxws_green.messaging.errors import BadBodyError, UnknownMethodError
+from muxws_green.messaging.errors import BadAnswerError, BadBodyError, UnknownMethodError
 from muxws_green.messaging.peer import METHOD_HEADER, Message, MessagePeer
 from muxws_green.messaging.server import MessageApp, MessageServer, connect, serve
 
 __all__ = [
     "METHOD_HEADER",
+    "Answers",
+    "BadAnswerError",
     "BadBodyError",
     "ConnectionEvent",
     "Message",

@@ -1,27 +1,47 @@
-"""`MessagePeer`: calls by name, both ways, on one connection."""
+"""`MessagePeer`: calls by name, both ways, on one connection.
+
+It is the connection's and ends with it: one that a `ReconnectingClient` had before it dialled again makes no more
+calls, though the `Peer` below it lives on.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from inspect import isgenerator
+from functools import partial
+from inspect import isasyncgen, isasyncgenfunction, iscoroutine, iscoroutinefunction, isgenerator
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from gevent.event import Event
+from greenlet import GreenletExit
 
-from muxws_green import CloseReason, ConnectionClosed, ConnectionLost, Peer, RemoteError, Stream
+from muxws_green import CloseReason, ConnectionClosed, Peer, RemoteError, ResetCode, Stream
+from muxws_green.api import Callbacks
 from muxws_green.interfaces import IClock
-from muxws_green.messaging.errors import UnknownMethodError, typed
+from muxws_green.messaging.answers import Answers
+from muxws_green.messaging.errors import (
+    VERDICTS,
+    BadAnswerError,
+    UnknownMethodError,
+    as_callers_see_it,
+    closed_error,
+)
+from muxws_green.messaging.waiting import deadline, wait
 
 logger = logging.getLogger("muxws.messaging")
 
 #: The stream header that names what is called.
 METHOD_HEADER = "method"
 
+#: What codecs raise for a value that they cannot carry (`ICodec`).
+_NOT_ENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
+
 Handler = Callable[["Message"], Any]
+Setup = Callable[["MessagePeer"], object]
 H = TypeVar("H", bound=Handler)
+C = TypeVar("C", bound=Callable[[ConnectionClosed | None], object])
 
 
 @dataclass(frozen=True)
@@ -32,7 +52,7 @@ class Message:
         name: What was called.
         body: The body of the call, or of the answer.
         peer: The end that received it: call back through it.
-        headers: The headers that came with it.
+        headers: The headers that came with a call, `method` among them; empty for an answer.
     """
 
     name: str
@@ -47,21 +67,36 @@ class MessagePeer:
     `connect`, `MessageApp` and `ReconnectingClient` make them. A `setup` function given to those registers handlers
     before any call is handled.
 
+    Args:
+        peer: The `Peer` below, with the connection as its present one.
+        clock: Measures the timeouts of `wait_closed`.
+        close: Closes the connection, as `Peer.close` does with `drain`; None: that.
+
     Attributes:
         peer: The `Peer` below.
+        id: Names the connection in logs.
     """
 
-    def __init__(self, peer: Peer, clock: IClock) -> None:
+    def __init__(self, peer: Peer, clock: IClock, close: Callable[[float], object] | None = None) -> None:
         self.peer = peer
+        self.id = peer.id
         self._clock = clock
+        self._close = close
         self._handlers: dict[str, Handler] = {}
         self._callbacks: list[Callable[[ConnectionClosed | None], object]] = []
+        self._turns: Callbacks | None = None
         self._ready = Event()
-        self._closed = Event()
+        self._turned_away = False
+        self._ended = Event()
         self._cause: ConnectionClosed | None = None
 
     def __repr__(self) -> str:
-        return f"<MessagePeer of {self.peer!r}>"
+        return f"<MessagePeer {self.id} {'closed' if self.is_closed else 'open'}>"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended."""
+        return self._ended.is_set()
 
     # Being called
 
@@ -74,43 +109,69 @@ class MessagePeer:
     def on(self, name: str, handler: H | None = None) -> H | Callable[[H], H]:
         """Have `handler(message)` answer the calls of `name`; a decorator too. Another one of that name replaces it.
 
-        What it returns is the body of the answer. A generator's values are answers one after another, for `stream`.
-        What it
-        raises reaches the caller as RemoteError.
+        Each call has a greenlet of its own, in which the handler may block and call back through `message.peer`. What
+        it returns is the body of the answer; of a push that goes nowhere. A generator's values are answers one after
+        another, for `stream`. What it raises reaches the caller as RemoteError, or as BadBodyError where it raises that
+        for a body that makes no sense. When the caller leaves or the connection ends, it is stopped at its next wait.
+
+        Args:
+            name: What callers name.
+            handler: A plain blocking function of one `Message`; not async.
+
+        Raises:
+            TypeError: `name` is no str, or `handler` cannot be called so.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"what is called has a str as its name, not {name!r}")
 
         def register(function: H) -> H:
+            if not callable(function) or iscoroutinefunction(function) or isasyncgenfunction(function):
+                raise TypeError(f"a handler is a plain blocking function of one message; {function!r} is none")
             self._handlers[name] = function
             return function
 
         return register if handler is None else register(handler)
 
-    def handle(self, payload: Any, stream: Stream) -> None:
-        """Answer one call; the `on_stream` handler of the peer below."""
+    def _handle(self, payload: Any, stream: Stream) -> None:
+        """Answer one call; the `on_stream` handler of the peer below. Before `setup` has run, calls wait here."""
         self._ready.wait()
-        name = stream.headers.get(METHOD_HEADER)
-        handler = self._handlers.get(name) if isinstance(name, str) else None
-        if handler is None or not isinstance(name, str):
-            raise UnknownMethodError(f"no method {name!r:.100}")
-        answer = handler(Message(name, payload, self, stream.headers))
-        if not isgenerator(answer):
-            stream.reply(answer)
+        if self._turned_away:
+            stream.reset(ResetCode.REFUSED, "this end is going away")
             return
+        name = stream.headers.get(METHOD_HEADER)
+        if name is None:
+            raise UnknownMethodError(f"the call has no header {METHOD_HEADER!r} to say what is called")
+        handler = self._handlers.get(name) if isinstance(name, str) else None
+        if handler is None:
+            raise UnknownMethodError(f"no method {name!r:.100}")
         try:
-            for item in answer:
-                stream.send(item)
-        finally:
-            answer.close()
+            _answer(handler(Message(name, payload, self, stream.headers)), stream, name)
+        except VERDICTS as error:
+            if error.stream_id is None:
+                raise
+            # Said of a call that the handler made; the caller must not take it for one of its own.
+            raise RemoteError(f"{name!r:.100} made a call that failed: {type(error).__name__}: {error}") from error
 
-    def begin(self, setup: Callable[[MessagePeer], object] | None) -> None:
-        """Run `setup(self)` and then handle calls; a setup that raises is logged."""
+    def _begin(self, setup: Setup | None) -> None:
+        """Run `setup(self)` and then handle calls; a setup that raises is logged.
+
+        What is addressed to the program, and a kill of this greenlet, passes through.
+        """
         try:
             if setup is not None:
                 setup(self)
-        except Exception:
-            logger.exception("muxws conn=%s setup raised; the connection goes on without it", self.peer.id)
+        except (KeyboardInterrupt, SystemExit, GreenletExit):
+            raise
+        except BaseException:
+            # A stray `gevent.Timeout`, which is no Exception, must not cost the connection either.
+            logger.exception("muxws conn=%s setup raised; the connection goes on without the rest of it", self.id)
         finally:
             self._ready.set()
+
+    def _turn_away(self) -> None:
+        """Refuse the calls that wait for a `setup` which will not run any more."""
+        self._turned_away = True
+        self._ready.set()
 
     # Calling
 
@@ -119,8 +180,8 @@ class MessagePeer:
 
         Args:
             name: What to call.
-            body: The body of the call.
-            timeout: Seconds to wait; None for ever.
+            body: Whatever the codec can encode.
+            timeout: Seconds for everything; None for ever.
 
         Returns:
             The answer.
@@ -128,62 +189,96 @@ class MessagePeer:
         Raises:
             UnknownMethodError: The other end has no such method.
             BadBodyError: The method refused the body.
+            BadAnswerError: The method answered with what the codec cannot carry.
             RemoteError: The method raised.
             StreamTimeout: The time has passed; the other end was told to stop.
             StreamRefused: The other end did not take the call; it may be made again.
-            ConnectionClosed: The connection ended; `__cause__` is what ended it, such as `HeartbeatTimeoutError`.
-            ProtocolError: The method answered with none or with several bodies; use `stream` for those.
-            TypeError, ValueError: The codec cannot carry the body.
+            StreamReset: It ended the call otherwise.
+            ConnectionClosed: The connection has ended, before the call or during it; `__cause__` is what ended it, such
+                as `HeartbeatTimeoutError`. Whether a call in flight was carried out nobody knows.
+            ConnectionGoingAway: One of the ends is going away and takes no new calls.
+            ProtocolError: The method answered with no body or with several; use `stream` for those.
+            TypeError, ValueError, OverflowError, RecursionError: The codec cannot carry the body, or `name` is no str.
+                Nothing was sent.
         """
-        with _as_caller_sees_it():
-            answer = self.peer.request(body, headers={METHOD_HEADER: name}, timeout=timeout)
+        headers = self._headers(name)
+        with as_callers_see_it:
+            answer = self.peer.request(body, headers=headers, timeout=timeout)
         return Message(name, answer, self)
 
     def push(self, name: str, body: Any = None) -> None:
-        """Call `name` and want no answer.
+        """Call `name` and want no answer: it returns when the call is queued, and nothing tells what becomes of it.
+
+        Args:
+            name: What to call.
+            body: Whatever the codec can encode.
 
         Raises:
-            ConnectionClosed: There is no connection.
-            TypeError, ValueError: The codec cannot carry the body.
+            ConnectionClosed, ConnectionGoingAway, TypeError, ValueError, OverflowError, RecursionError: As `request`.
         """
-        with _as_caller_sees_it():
-            self.peer.notify(body, headers={METHOD_HEADER: name})
+        headers = self._headers(name)
+        with as_callers_see_it:
+            self.peer.notify(body, headers=headers)
 
-    def stream(self, name: str, body: Any = None) -> Iterator[Any]:
+    def stream(self, name: str, body: Any = None) -> Answers:
         """Call `name` and iterate over the bodies of its answers. Leaving the iteration stops the method.
 
-        Raises:
-            ConnectionClosed, RemoteError, StreamRefused: As `request`, also while iterating.
-        """
-        with _as_caller_sees_it():
-            stream = self.peer.open(body, headers={METHOD_HEADER: name}, end=True)
-        return self._bodies(stream)
+        Args:
+            name: What to call; its handler yields.
+            body: Whatever the codec can encode.
 
-    def _bodies(self, stream: Stream) -> Iterator[Any]:
-        with stream:
-            rows = iter(stream)
-            while True:
-                with _as_caller_sees_it():
-                    try:
-                        row = next(rows)
-                    except StopIteration:
-                        return
-                yield row
+        Raises:
+            ConnectionClosed, ConnectionGoingAway, TypeError, ValueError, OverflowError, RecursionError: As `request`;
+                what becomes of the call is raised by the iteration.
+        """
+        headers = self._headers(name)
+        with as_callers_see_it:
+            return Answers(self.peer.open(body, headers=headers, end=True))
+
+    def _headers(self, name: str) -> dict[str, Any]:
+        """The headers of a call on this connection.
+
+        Raises:
+            TypeError: `name` is no str.
+            ConnectionClosed: The peer below has another connection by now.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"what is called has a str as its name, not {name!r}")
+        if self.peer.id != self.id:
+            raise closed_error(f"the connection {self.id} has ended: {self._cause}", self._cause)
+        return {METHOD_HEADER: name}
 
     # The end
 
-    def on_close(self, callback: Callable[[ConnectionClosed | None], object]) -> None:
+    def on_close(self, callback: C) -> C:
         """Call `callback(cause)` once when the connection has ended: None after a clean close, else the error that
-        ended it. Registered later than that it is called at once.
-        """
-        if self._closed.is_set():
-            self._call(callback)
-        else:
-            self._callbacks.append(callback)
+        ended it; a decorator too.
 
-    def close(self) -> None:
-        """Let calls in progress finish, for 10 seconds, and close the connection."""
-        self.peer.close()
+        Registered later than that it is called all the same, soon. Callbacks run one after another in a greenlet of
+        their own and may block; what they raise is logged.
+        """
+        if self._turns is None:
+            self._callbacks.append(callback)
+        else:
+            self._turns.add(partial(callback, self._told))
+        return callback
+
+    def close(self, drain: float = 10.0) -> None:
+        """Take no more calls, let those in progress finish, and close the connection.
+
+        Returns when that is done; at once where it is called from a callback of this peer. The peer of a
+        `ReconnectingClient` closes this connection alone, and the client dials again.
+
+        Args:
+            drain: Seconds that calls may take to finish; 0 for none.
+
+        Raises:
+            ValueError: `drain` is negative or NaN.
+        """
+        if self._close is None:
+            self.peer.close(drain=drain)
+        else:
+            self._close(drain)
 
     def wait_closed(self, timeout: float | None = None) -> None:
         """Wait until the connection has ended.
@@ -193,77 +288,67 @@ class MessagePeer:
 
         Raises:
             TimeoutError: The time has passed.
+            ValueError: `timeout` is negative or NaN.
         """
-        wait(self._closed, self._clock, timeout, "the connection is still open")
+        if not wait(self._ended, self._clock, deadline(self._clock, timeout)):
+            raise TimeoutError(f"the connection {self.id} is still open after {timeout} s")
 
-    def ended(self, reason: CloseReason) -> None:
-        """The connection is gone; an `on_close` callback of the peer below."""
-        if self._closed.is_set():
-            return
-        self._cause = None if reason.was_clean else self.peer.close_cause
-        self._ready.set()
-        self._closed.set()
+    @property
+    def _told(self) -> ConnectionClosed | None:
+        """What `on_close` callbacks are told."""
+        return None if self._cause is None or self._cause.was_clean else self._cause
+
+    def _over(self, _reason: CloseReason) -> None:
+        """The connection is gone, and it was the peer's only one; an `on_close` callback of the peer below."""
+        self._end(self.peer.close_cause, Callbacks(lambda: f"callbacks {self.id}"))
+
+    def _end(self, cause: ConnectionClosed | None, turns: Callbacks) -> None:
+        """The connection is gone; the callbacks are called by `turns`. Never switches."""
+        self._cause = cause
+        self._turns = turns
+        self._ended.set()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            self._call(callback)
-
-    def _call(self, callback: Callable[[ConnectionClosed | None], object]) -> None:
-        try:
-            callback(self._cause)
-        except Exception:
-            logger.exception("muxws conn=%s an on_close callback raised", self.peer.id)
+            turns.add(partial(callback, self._told))
 
     def __enter__(self) -> MessagePeer:
         """Close on leaving; after an exception, without waiting."""
-        self.peer.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.peer.__exit__(kind, error, trace)
+        if self._close is None:
+            # Besides, it stops the calls that nobody waits for.
+            self.peer.__exit__(kind, error, trace)
+        else:
+            self.close(0.0 if error is not None else 10.0)
 
 
-class _as_caller_sees_it:  # noqa: N801 - used like a function
-    """Turns the errors of streams into those of calls."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, ConnectionLost):
-            raise closed_error(error) from error.__cause__
-        if isinstance(error, RemoteError):
-            told = typed(error)
-            if told is not error:
-                raise told from None
+def _answer(answer: Any, stream: Stream, name: str) -> None:
+    """Send what a handler has returned."""
+    if isgenerator(answer):
+        _answer_each(answer, stream, name)
+    elif iscoroutine(answer) or isasyncgen(answer):
+        if iscoroutine(answer):
+            # Otherwise Python warns that nobody has awaited it.
+            answer.close()
+        raise TypeError(f"the handler of {name!r:.100} is async; handlers are plain blocking functions")
+    else:
+        _carried(partial(stream.reply, answer), name)
 
 
-def closed_error(lost: ConnectionLost) -> ConnectionClosed:
-    """The `ConnectionClosed` that a call raises for a lost stream; its cause is to be the lost stream's."""
-    cause = lost.__cause__
-    if isinstance(cause, ConnectionClosed):
-        return ConnectionClosed(str(lost), code=cause.code, reason=cause.reason, was_clean=cause.was_clean)
-    return ConnectionClosed(str(lost))
-
-
-def wait(event: Event, clock: IClock, timeout: float | None, what: str) -> None:
-    """Wait for `event`, for `timeout` seconds of `clock`.
-
-    Raises:
-        TimeoutError: It has not been set by then; `what` is the text.
-    """
-    if timeout is None or event.is_set():
-        event.wait()
-        return
-    woken = Event()
-    event.rawlink(lambda _event: woken.set())
-    timer = clock.call_later(timeout, woken.set)
+def _answer_each(bodies: Iterator[Any], stream: Stream, name: str) -> None:
     try:
-        woken.wait()
+        for body in bodies:
+            _carried(partial(stream.send, body), name)
     finally:
-        timer.cancel()
-    if not event.is_set():
-        raise TimeoutError(f"{what} after {timeout} s")
+        # At once, also where the generator is still referred to from a traceback.
+        bodies.close()  # type: ignore[attr-defined]
+
+
+def _carried(send: Callable[[], object], name: str) -> None:
+    try:
+        send()
+    except _NOT_ENCODABLE as error:
+        raise BadAnswerError(f"the answer of {name!r:.100} cannot be sent: {error}") from error

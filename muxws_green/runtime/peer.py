@@ -546,10 +546,6 @@ class Peer(Waitable):
         for callback in list(self._close_callbacks):
             self._callbacks.add(lambda callback=callback: callback(reason))  # type: ignore[misc]
 
-    def _report_established(self, callback: Callable[[Peer], object] | None) -> None:
-        if callback is not None:
-            self._callbacks.add(lambda: callback(self))
-
     def _report_reconnect(self, attempt: int) -> None:
         for callback in list(self._reconnect_callbacks):
             self._callbacks.add(lambda callback=callback: callback(attempt, self))  # type: ignore[misc]

@@ -21,6 +21,7 @@ from muxws_green.interfaces import IBackoffPolicy, IDialer
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
 from muxws_green.runtime.guard import guarded
+from muxws_green.runtime.session import Session
 from muxws_green.runtime.waiting import Parking, WaitList
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class Supervisor:
         self.next_delay: float | None = None
         self.last_error: BaseException | None = None
         self.reconnects = 0
-        #: Called with the peer, in turn with its callbacks, for each connection that is established; None: nobody.
-        self.on_established: Callable[[Peer], object] | None = None
+        #: Called with each connection as it is established; must neither switch nor raise. None: nobody.
+        self.on_established: Callable[[Session], object] | None = None
         self._peer = peer
         self._dialer = dialer
         self._policy = policy
@@ -235,7 +236,7 @@ class Supervisor:
             link.wait_until_over()
             assert link.cause is not None
             raise link.cause
-        self._establish()
+        self._establish(link)
         return link
 
     def _greet(self, link: Link) -> None:
@@ -254,12 +255,13 @@ class Supervisor:
         if not stream._inbox.ended:
             raise StreamTimeout(f"the hello was not acknowledged within {hello.timeout} s", stream_id=stream.id)
 
-    def _establish(self) -> None:
+    def _establish(self, link: Link) -> None:
         self.attempt = 0
         self._peer._established = True
         again = self._was_established
         self._was_established = True
-        self._peer._report_established(self.on_established)
+        if self.on_established is not None:
+            self.on_established(Session(self._peer, link))
         if again:
             self.reconnects += 1
             self._peer._report_reconnect(self.reconnects)
