@@ -89,14 +89,12 @@ def test_a_closing_reference_dialer_says_no_goaway(codec_name: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_the_death_of_the_reference(role: str, codec_name: str) -> None:
     with ROLES[role](codec_name) as talk:
-        waiting = gevent.spawn(
-            lambda: pytest.raises(ConnectionLost, talk.ours.peer.request, {"do": "gate", "name": "x"})
-        )
+        stream = talk.ours.peer.open({"do": "gate", "name": "never"}, end=True)
         talk.ours.peer.ping(PATIENCE)
         talk.reference.kill()
-        with gevent.Timeout(PATIENCE):
-            waiting.get()
-            gevent.wait([talk.ours.peer])
+        with gevent.Timeout(PATIENCE), pytest.raises(ConnectionLost):
+            stream.result()
+        gevent.wait([talk.ours.peer], timeout=PATIENCE)
         (reason,) = talk.ours.closes
         assert (reason.code, reason.was_clean, reason.will_retry) == (1006, False, False)
 
