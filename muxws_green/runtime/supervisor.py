@@ -274,7 +274,9 @@ class Supervisor:
         if not self._policy.should_retry(self.attempt):
             self._give_up(f"gave up reconnecting after {self.attempt} attempts")
             return False
-        self.next_delay = self._policy.delay(self.attempt, self._draw)
+        # Where there was no connection yet, the first failure stands in for the loss of one (seed B: 0.5 s after it).
+        failures = self.attempt if self._was_established else self.attempt - 1
+        self.next_delay = self._policy.delay(failures, self._draw)
         self._enter(SupervisorState.BACKING_OFF)
         try:
             self._hurry.wait(self._clock.now() + self.next_delay)
