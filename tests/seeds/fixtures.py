@@ -9,8 +9,9 @@ import pytest
 from gevent.pywsgi import WSGIServer
 
 from muxws_green import Peer, Reconnect, WSGIApp, connect
+from muxws_green.runtime.supervisor import Supervisor
 from muxws_green.testing import FakeClock
-from tests.seeds.scripted import RawServer, Script
+from tests.seeds.scripted import RawClient, RawServer, Script
 
 #: The schedule of most tests: exact.
 EXACT = Reconnect(jitter=0.0)
@@ -47,13 +48,40 @@ def raw_server(clock: FakeClock) -> Iterator[Callable[..., RawServer]]:
     """Makes a `RawServer` of scripts."""
     servers: list[RawServer] = []
 
-    def make(*scripts: Script, upgrade: bool = True) -> RawServer:
-        servers.append(RawServer(clock, *scripts, upgrade=upgrade))
+    def make(*scripts: Script, **options: Any) -> RawServer:
+        servers.append(RawServer(clock, *scripts, **options))
         return servers[-1]
 
     yield make
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def raw_client(clock: FakeClock) -> Iterator[Callable[..., RawClient]]:
+    """Makes a `RawClient` of a URL."""
+    clients: list[RawClient] = []
+
+    def make(url: str, **options: Any) -> RawClient:
+        with clock.held():
+            clients.append(RawClient(url, clock, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.stop()
+
+
+def supervisor_of(peer: Peer) -> Supervisor:
+    """A dialer's Supervisor."""
+    assert peer.supervisor is not None
+    return peer.supervisor
+
+
+def cut(peer: Peer) -> None:
+    """Let the peer's present socket die without a close frame."""
+    assert peer._link is not None
+    peer._link.transport.abort()
 
 
 class GreenServer:

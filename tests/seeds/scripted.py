@@ -7,10 +7,11 @@ going away ends it in silence.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
@@ -23,10 +24,13 @@ from gevent.server import StreamServer
 from gevent.socket import socket as GeventSocket  # noqa: N812
 
 from muxws_green.interfaces import IClock
-from tests.transports.raw import BINARY, CLOSE, TEXT, RawEnd, close_frame, frame, split_frames
+from muxws_green.testing import settle
+from tests.transports.raw import BINARY, CLOSE, PATIENCE, TEXT, RawEnd, close_frame, frame, split_frames
 from tests.transports.scripted import Connection
 
 Script = Callable[["Wire"], None]
+
+_TCP_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> gevent.Greenlet:
@@ -72,6 +76,7 @@ class Wire:
         self.sock.settimeout(None)
         # A second small write would wait 40 ms for an acknowledgement, and no fake clock can see that.
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._acknowledge_at_once()
 
     def upgrade(self, behind: bytes = b"") -> None:
         self.connection.upgrade(behind=behind)
@@ -81,6 +86,7 @@ class Wire:
         while not self._ready:
             try:
                 data = self.sock.recv(65_536)
+                self._acknowledge_at_once()
             except OSError:
                 data = b""
             if not data:
@@ -96,6 +102,12 @@ class Wire:
         self.log.append((self._clock.now(), frame))
         self.texts.append(raw.payload)
         return frame
+
+    def _acknowledge_at_once(self) -> None:
+        # The kernel would take 40 ms of real time over it, which is any amount of fake time, and the other end's
+        # heartbeat looks at what is acknowledged. It forgets this option again and again.
+        if _TCP_QUICKACK is not None:
+            self.sock.setsockopt(socket.IPPROTO_TCP, _TCP_QUICKACK, 1)
 
     def _gone(self) -> None:
         self.gone_at = self._clock.now()
@@ -192,6 +204,52 @@ def drops_hello(wire: Wire) -> None:
     wire.reset()
 
 
+class RawClient(Wire):
+    """A dialer of that kind: it has made the upgrade and listens, in a greenlet of its own, until told otherwise.
+
+    Args:
+        url: A `RawServer`'s or any other's, without TLS.
+        clock: Stamps what happens.
+        protocol: The subprotocol that it offers.
+    """
+
+    def __init__(self, url: str, clock: IClock, protocol: str = "muxws.v1.json") -> None:
+        host, _, port = url.removeprefix("ws://").rstrip("/").partition(":")
+        sock = gevent_socket.create_connection((host, int(port)), timeout=PATIENCE)
+        super().__init__(Connection(sock), clock)
+        self._end.client = True
+        head = [
+            "GET / HTTP/1.1",
+            f"Host: {host}:{port}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Protocol: {protocol}",
+        ]
+        sock.sendall("\r\n".join([*head, "", ""]).encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += sock.recv(1)
+        assert answer.startswith(b"HTTP/1.1 101 "), answer
+        self._listening = gevent.spawn(self._listen)
+
+    def _listen(self) -> None:
+        try:
+            self.listen()
+        except Gone:
+            self.sock.close()
+
+    def stop_reading(self) -> None:
+        """Let what comes pile up in the kernel, as a program that is stuck does."""
+        self._listening.kill()
+
+    def stop(self) -> None:
+        """Vanish, with the end of the stream."""
+        self._listening.kill()
+        self.sock.close()
+
+
 class _KeepingServer(StreamServer):
     """Leaves sockets open when a script returns; gevent's closes them."""
 
@@ -205,13 +263,17 @@ class RawServer:
     Args:
         clock: Stamps what happens.
         upgrade: Answer requests with a 101 before the script; False leaves that to the script.
+        receive_buffer_bytes: What the kernel takes for a script that does not read; None: whatever it likes.
     """
 
-    def __init__(self, clock: IClock, *scripts: Script, upgrade: bool = True) -> None:
+    def __init__(
+        self, clock: IClock, *scripts: Script, upgrade: bool = True, receive_buffer_bytes: int | None = None
+    ) -> None:
         self.scripts = list(scripts)
         self.wires: list[Wire] = []
         self._clock = clock
         self._upgrade = upgrade
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._port = 0
         self._server: _KeepingServer | None = None
         self.open()
@@ -243,9 +305,13 @@ class RawServer:
         """Listen, on the same port as before."""
         listener = gevent_socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._receive_buffer_bytes is not None:
+            # Inherited by what is accepted; later would be too late for the window that is announced.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         listener.bind(("127.0.0.1", self._port))
         listener.listen(256)
         self._port = listener.getsockname()[1]
+        self._listener = listener
         self._server = _KeepingServer(listener, self._handle, spawn=Pool())
         self._server.start()
 
@@ -253,7 +319,47 @@ class RawServer:
         """Stop listening; connections that are there stay."""
         assert self._server is not None
         self._server.stop_accepting()
-        self._server.socket.close()
+        self._listener.close()
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[Callable[[], int]]:
+        """Inside it nothing is accepted and the queue of the listener is full: the kernel lets a dial wait.
+
+        What it gives ends that, and tells how many others had got into the queue, or do so now.
+        """
+        assert self._server is not None
+        self._server.stop_accepting()
+        self._listener.listen(0)
+        fillers: list[GeventSocket] = []
+        try:
+            while True:
+                fillers.append(gevent_socket.socket())
+                fillers[-1].settimeout(0.0)
+                with contextlib.suppress(BlockingIOError):
+                    fillers[-1].connect(("127.0.0.1", self._port))
+                settle()
+                try:
+                    fillers[-1].getpeername()
+                except OSError:
+                    break
+            own = {filler.getsockname() for filler in fillers}
+            yield lambda: self._strangers(own)
+        finally:
+            for filler in fillers:
+                filler.close()
+
+    def _strangers(self, own: set[Any]) -> int:
+        listener = self._listener
+        listener.settimeout(0.0)
+        strangers = 0
+        while True:
+            settle()
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return strangers
+            strangers += address not in own
+            sock.close()
 
     def _handle(self, sock: GeventSocket, address: object) -> None:
         wire = Wire(Connection(sock), self._clock)
