@@ -89,7 +89,8 @@ class Lanes:
         """
         if lane is not None and lane.items and lane.queued_bytes + size > self.lane_limit_bytes:
             return False
-        besides = self._lanes_bytes
+        lanes = len(self._whole) + len(self._bulk)
+        besides = (lanes - FREE_LANES) * LANE_BYTES if lanes > FREE_LANES else 0
         if self.queued_bytes + besides < self.limit_bytes:
             return True
         return whole and self.whole_bytes + besides < self.reserve_bytes

@@ -22,6 +22,9 @@ class StreamState(str, Enum):
     #: At or below the high-water mark and not live. Nothing is kept of it.
     CLOSED = "closed"
 
+    # Enum's own hash is a call of Python code, in look-ups that every frame makes.
+    __hash__ = str.__hash__
+
 
 class Event(Enum):
     """What can happen to a stream."""
@@ -37,6 +40,8 @@ class Event(Enum):
     SEND_END = "send end"
     SEND_RESET = "send reset"
     SOCKET_DIES = "socket dies"
+
+    __hash__ = object.__hash__
 
 
 class Verdict(Enum):
