@@ -440,11 +440,11 @@ class Link:
                 return False
         return True
 
-    def stream_closed(self) -> None:
+    def stream_closed(self, live: LiveStream) -> None:
         """A stream has closed: a drain or a sender may have waited for that."""
         if self._quiet:
             self._quiet.wake()
-        self.outlet.admit()
+        self.outlet.stream_closed(live)
 
     def handler_ended(self, live: LiveStream) -> None:
         """The handler of a stream has ended."""

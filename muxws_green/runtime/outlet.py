@@ -1,8 +1,16 @@
-"""Who may queue, and who has to wait for room (DESIGN §5). The rule itself is `protocol.lanes.Lanes.has_room`."""
+"""Who may queue, and who has to wait for room (DESIGN §5). The rule itself is `protocol.lanes.Lanes.has_room`.
+
+No room is ever left unused while somebody waits for it: whoever leaves a wait, for whatever reason, has the next one
+looked at behind it.
+"""
 
 from __future__ import annotations
 
-from muxws_green.protocol.lanes import BATCH_BYTES, Lane, Lanes
+from gevent import getcurrent
+
+from muxws_green.protocol.lanes import BATCH_BYTES, Lanes
+from muxws_green.protocol.states import StreamState
+from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.waiting import Parking, WaitList
 
 
@@ -19,16 +27,16 @@ class Outlet:
         self._lanes = lanes
         self._small = WaitList(parking)
         self._big = WaitList(parking)
-        self._of_lane: dict[Lane, WaitList] = {}
+        self._of_lane: dict[LiveStream, WaitList] = {}
         self._turn = WaitList(parking, counted=False)
         self._unyielded = 0
         self._closed = False
 
-    def wait_for_room(self, lane: Lane | None, size: int, whole: bool, until: float | None) -> bool:
-        """Wait until a payload may be queued, or the connection is over.
+    def wait_for_room(self, live: LiveStream | None, size: int, whole: bool, until: float | None) -> bool:
+        """Wait until a payload may be queued, or its stream or the connection is over.
 
         Args:
-            lane: Its lane; None for a stream that is about to be opened.
+            live: Its stream; None for one that is about to be opened.
             size: Encoded bytes.
             whole: Whether it fits one frame.
             until: The clock's time at which to give up; None: never.
@@ -37,35 +45,41 @@ class Outlet:
             False where the time came first. The caller looks again whether it may still send.
         """
         lanes = self._lanes
+        lane = None if live is None else live.lane
         if self._unyielded >= BATCH_BYTES and not self._closed:
             self._yield()
-        while not self._closed and not lanes.has_room(lane, size, whole):
-            waits = self._list_for(lane, size, whole)
+        if not lanes.has_room(lane, size, whole):
             try:
-                if not waits.wait(until):
-                    return False
-            except BaseException:
-                # This greenlet may have been the one that was woken; the room is somebody else's now.
-                self.admit()
-                raise
+                while not self._closed and not lanes.has_room(lane, size, whole):
+                    if live is not None and live.state is StreamState.CLOSED:
+                        break
+                    if not self._list_for(live, size, whole).wait(until, live):
+                        return False
+            finally:
+                # It may be that this greenlet was woken and will not use the room after all: it is killed, late, or its
+                # call fails. Behind its next steps the others are looked at.
+                if self._small or self._big:
+                    self._parking.hub.loop.run_callback(self.admit)
         self._unyielded += size
         return True
 
-    def _list_for(self, lane: Lane | None, size: int, whole: bool) -> WaitList:
-        if lane is not None and lane.items and lane.queued_bytes + size > self._lanes.lane_limit_bytes:
-            waits = self._of_lane.get(lane)
-            if waits is None:
-                waits = self._of_lane[lane] = WaitList(self._parking)
-            return waits
+    def _list_for(self, live: LiveStream | None, size: int, whole: bool) -> WaitList:
+        if live is not None:
+            lane = live.lane
+            if lane.items and lane.queued_bytes + size > self._lanes.lane_limit_bytes:
+                waits = self._of_lane.get(live)
+                if waits is None:
+                    waits = self._of_lane[live] = WaitList(self._parking)
+                return waits
         return self._small if whole else self._big
 
     def _yield(self) -> None:
         """A loop that only sends must let the writer, and everybody else, have a turn now and then."""
         self._unyielded = 0
-        self._turn.wake()
         hub = self._parking.hub
-        hub.loop.run_callback(self._turn.wake)
-        self._turn.wait()
+        if getcurrent() is not hub:
+            hub.loop.run_callback(self._turn.wake)
+            self._turn.wait()
 
     def batch_left(self) -> None:
         """The writer has had its turn."""
@@ -73,11 +87,12 @@ class Outlet:
         self.admit()
 
     def admit(self) -> None:
-        """Wake those for whom there is room now."""
+        """Wake those for whom there is room now. Never switches."""
         lanes = self._lanes
-        for lane, waits in list(self._of_lane.items()):
+        for live, waits in list(self._of_lane.items()):
+            lane = live.lane
             if lane.queued_bytes <= lanes.lane_limit_bytes // 2 or not lane.items:
-                del self._of_lane[lane]
+                del self._of_lane[live]
                 waits.wake()
         if self._big and lanes.queued_bytes < lanes.limit_bytes:
             self._big.wake_one()
@@ -85,6 +100,20 @@ class Outlet:
             room = max(lanes.limit_bytes - lanes.queued_bytes, lanes.reserve_bytes - lanes.whole_bytes)
             while room > 0 and self._small.wake_one():
                 room -= BATCH_BYTES
+
+    def stream_closed(self, live: LiveStream) -> None:
+        """A stream is over: its senders find that out, and what it had queued may have made room. Never switches."""
+        waits = self._of_lane.pop(live, None)
+        if waits is not None:
+            waits.wake()
+        for shared in (self._small, self._big):
+            if shared:
+                shared.wake_about(live)
+        self.admit()
+
+    def is_awaited(self, live: LiveStream) -> bool:
+        """Whether somebody waits to send on this stream."""
+        return bool(self._of_lane.get(live)) or self._small.is_about(live) or self._big.is_about(live)
 
     def close(self) -> None:
         """The connection is over: nobody waits any longer."""

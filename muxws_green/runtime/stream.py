@@ -177,7 +177,7 @@ class Stream(Waitable):
 
     def _wait_for_room(self, size: int, whole: bool) -> None:
         try:
-            self._link.outlet.wait_for_room(self._live.lane, size, whole, None)
+            self._link.outlet.wait_for_room(self._live, size, whole, None)
         except BaseException:
             self._cancel_if_live("the sender was interrupted")
             raise
@@ -406,10 +406,11 @@ class Stream(Waitable):
             self._finish()
 
     def _fail(self, error: StreamReset) -> None:
+        if self._handler is not None:
+            # Before its wait on this very stream is over, so that it is told in the same way in whatever it waits.
+            self._handler.stop(error)
         self._inbox.close(error)
         self._finish()
-        if self._handler is not None:
-            self._handler.stop(error)
 
     def _finish(self) -> None:
         self._live.owner = None
@@ -417,7 +418,7 @@ class Stream(Waitable):
             self._closed.set()
         if self._replied is not None:
             self._replied.set()
-        self._link.stream_closed()
+        self._link.stream_closed(self._live)
 
     def __del__(self) -> None:
         inbox = self._inbox

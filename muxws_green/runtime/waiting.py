@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gevent import getcurrent
+from gevent import get_hub, getcurrent
 from gevent.hub import Hub, Waiter
 from greenlet import greenlet
 
@@ -48,28 +48,35 @@ class WaitList:
     def __init__(self, parking: Parking, *, counted: bool = True) -> None:
         self._parking = parking
         self._counted = counted
-        self._waiters: list[Waiter[bool]] = []
+        self._waiters: list[tuple[Waiter[bool], object]] = []
 
     def __bool__(self) -> bool:
         """Whether somebody waits."""
         return bool(self._waiters)
 
-    def wait(self, until: float | None = None) -> bool:
+    def wait(self, until: float | None = None, about: object = None) -> bool:
         """Wait to be woken.
 
         Args:
             until: The clock's time at which to give up; None or infinite: never.
+            about: What it is waited for, for `wake_about`.
 
         Returns:
             False where the time came first.
+
+        Raises:
+            RuntimeError: The caller is a callback of the hub, or runs in another one.
         """
         parking = self._parking
         current = getcurrent()
         if current is parking.hub:
             raise RuntimeError("a callback of the hub must not wait; spawn a greenlet")
+        if get_hub() is not parking.hub:
+            raise RuntimeError("this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn)")
         waiter: Waiter[bool] = Waiter(parking.hub)
         waiters = self._waiters
-        waiters.append(waiter)
+        entry = (waiter, about)
+        waiters.append(entry)
         timer = None
         try:
             if self._counted:
@@ -85,15 +92,15 @@ class WaitList:
                 timer.cancel()
             if self._counted:
                 parking.parked.discard(current)
-            if waiter in waiters:
-                waiters.remove(waiter)
+            if entry in waiters:
+                waiters.remove(entry)
 
     def wake(self) -> None:
         """Let everybody who waits now run, in the hub's next turn."""
         waiters = self._waiters
         if waiters:
             run_callback = self._parking.hub.loop.run_callback
-            for waiter in waiters:
+            for waiter, _ in waiters:
                 run_callback(waiter.switch, True)
             self._waiters = []
 
@@ -101,5 +108,15 @@ class WaitList:
         """Let the one who has waited longest run. False where nobody waits."""
         if not self._waiters:
             return False
-        self._parking.hub.loop.run_callback(self._waiters.pop(0).switch, True)
+        self._parking.hub.loop.run_callback(self._waiters.pop(0)[0].switch, True)
         return True
+
+    def wake_about(self, about: object) -> None:
+        """Let those run who wait for this."""
+        for entry in [entry for entry in self._waiters if entry[1] is about]:
+            self._waiters.remove(entry)
+            self._parking.hub.loop.run_callback(entry[0].switch, True)
+
+    def is_about(self, about: object) -> bool:
+        """Whether somebody waits for this."""
+        return any(entry[1] is about for entry in self._waiters)

@@ -343,9 +343,13 @@ def test_receive_raises_a_reset_behind_what_had_arrived(opened):
     far.cancel("no more")
     settle()
     assert stream.receive() == 1
+    errors = []
     for _ in range(2):
-        with pytest.raises(StreamReset, match="no more"):
+        with pytest.raises(StreamReset, match="no more") as caught:
             stream.receive()
+        errors.append(caught.value)
+    # A fresh one each time: one and the same would grow a traceback.
+    assert errors[0] is not errors[1]
 
 
 # Deadlines
