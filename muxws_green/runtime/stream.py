@@ -406,11 +406,11 @@ class Stream(Waitable):
             self._finish()
 
     def _fail(self, error: StreamReset) -> None:
-        if self._handler is not None:
-            # Before its wait on this very stream is over, so that it is told in the same way in whatever it waits.
-            self._handler.stop(error)
         self._inbox.close(error)
         self._finish()
+        if self._handler is not None:
+            # Last: one that waits on this very stream gets `error` from there, and is stopped at its next wait.
+            self._handler.stop(error)
 
     def _finish(self) -> None:
         self._live.owner = None

@@ -234,7 +234,7 @@ def test_what_is_thrown_into_a_waiting_sender_cancels_its_stream(stuck, full, th
 
 
 @pytest.mark.parametrize("full", FULL)
-def test_a_handler_that_waits_to_send_is_stopped_with_its_stream(ends, full):
+def test_a_handler_that_waits_to_send_is_told_of_the_end_of_its_stream(ends, full):
     made = ends(capacity_bytes=1, near_options={"send_buffer_bytes": LIMIT})
     gate = Gate()
 
@@ -263,7 +263,8 @@ def test_a_handler_that_waits_to_send_is_stopped_with_its_stream(ends, full):
     settle()
     stream.cancel()
     assert gate.ended.wait(PATIENCE)
-    assert type(gate.error).__name__ == "HandlerStopped"
+    assert type(gate.error) is StreamReset
+    assert gate.error.code is ResetCode.CANCELLED
     assert made.near.is_open
 
 
