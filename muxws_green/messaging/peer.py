@@ -95,8 +95,8 @@ class MessagePeer:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection has ended."""
-        return self._ended.is_set()
+        """Whether the connection has ended, whether or not anybody has been told yet."""
+        return self._ended.is_set() or self.peer.is_closed
 
     # Being called
 
@@ -290,7 +290,8 @@ class MessagePeer:
             TimeoutError: The time has passed.
             ValueError: `timeout` is negative or NaN.
         """
-        if not wait(self._ended, self._clock, deadline(self._clock, timeout)):
+        until = deadline(self._clock, timeout)
+        if not self.is_closed and not wait(self._ended, self._clock, until):
             raise TimeoutError(f"the connection {self.id} is still open after {timeout} s")
 
     @property

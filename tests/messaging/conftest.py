@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import gevent
@@ -103,3 +104,35 @@ def caller(clock: FakeClock) -> Iterator[Callable[..., MessagePeer]]:
     yield dial
     for each in peers:
         each.close(drain=0.0)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Two message peers that are connected; `near` is the one under test."""
+
+    near: MessagePeer
+    far: MessagePeer
+
+
+@pytest.fixture(params=["dialer", "acceptor"])
+def ends(
+    request: pytest.FixtureRequest,
+    clock: FakeClock,
+    service: Callable[..., Service],
+    caller: Callable[..., MessagePeer],
+) -> Callable[..., Ends]:
+    """Makes a pair, of which either the dialer or the acceptor is near; `near` and `far` are the `setup` of each."""
+
+    def make(
+        far: Callable[[MessagePeer], object] | None = None,
+        near: Callable[[MessagePeer], object] | None = None,
+        **options: Any,
+    ) -> Ends:
+        of_dialer, of_acceptor = (near, far) if request.param == "dialer" else (far, near)
+        server = service(of_acceptor, **options)
+        dialer = caller(server.url, of_dialer, **options)
+        clock.settle()
+        (acceptor,) = server.peers
+        return Ends(dialer, acceptor) if request.param == "dialer" else Ends(acceptor, dialer)
+
+    return make
