@@ -145,8 +145,8 @@ class ReconnectingClient:
         """Dial no more and close the connection, for good. If one was up, the last event is DISCONNECTED.
 
         From its beginning on, calls and `wait_connected` raise NotConnectedError. It returns when everything has been
-        told; from a callback of this client at once. May be called in any phase and any number of times; a later call
-        waits for the first.
+        told; at once where it is called from a callback of this client or an interceptor, and goes on in the
+        background. May be called in any phase and any number of times; a later call waits for the first.
 
         Args:
             drain: Seconds that calls in progress may take to finish; 0 for none.
@@ -169,8 +169,9 @@ class ReconnectingClient:
             closer.start()
             return
         peer.close(drain=drain)
-        # From within one of the peer's own greenlets that returns at once.
-        gevent.wait([peer])
+        if not peer.is_closed:
+            # Called from within one of the connection's own greenlets, it goes on in the background.
+            return
         told = Event()
         self._turns.add(told.set)
         if not wait(told, self._clock, deadline(self._clock, CALLBACK_SECONDS)):

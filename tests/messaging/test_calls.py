@@ -64,8 +64,8 @@ def test_a_call_and_its_answer(ends) -> None:
 def test_a_body_is_null_unless_given_and_so_is_an_answer(ends) -> None:
     pair = ends(method("nothing", lambda message: message.body))
     assert pair.near.request("nothing").body is None
-    for body in (0, "", [], {}, False):
-        assert pair.near.request("nothing", body).body == body
+    falsy: list[Any] = [0, "", [], {}, False]
+    assert [pair.near.request("nothing", body).body for body in falsy] == falsy
 
 
 def test_on_is_a_decorator_and_the_last_handler_of_a_name_counts(ends) -> None:
@@ -74,7 +74,7 @@ def test_on_is_a_decorator_and_the_last_handler_of_a_name_counts(ends) -> None:
         def first(message: Message) -> str:
             return "first"
 
-        assert first(None) == "first"
+        assert callable(first)
         assert peer.on("which", second) is second
 
     def second(message: Message) -> str:
@@ -187,7 +187,7 @@ def test_a_handler_that_raises(ends, caplog) -> None:
     assert still_works(pair.near)
 
 
-@pytest.mark.parametrize("error", [gevent.Timeout(None, "late"), SystemExit(3), gevent.GreenletExit()])
+@pytest.mark.parametrize("error", [gevent.Timeout(None), SystemExit(3), gevent.GreenletExit()])
 def test_a_handler_that_leaks_what_is_no_exception(ends, error) -> None:
     def leaks(message: Message) -> None:
         raise error

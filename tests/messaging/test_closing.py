@@ -151,7 +151,12 @@ def test_a_callback_may_wait(ends, clock) -> None:
     ran: list[str] = []
     gate = Event()
     pair = ends()
-    pair.near.on_close(lambda cause: gate.wait() and ran.append("first"))
+
+    @pair.near.on_close
+    def first(_: object) -> None:
+        gate.wait()
+        ran.append("first")
+
     pair.near.on_close(lambda cause: ran.append("second"))
     pair.near.close()
     pair.near.wait_closed(1.0)
@@ -360,16 +365,18 @@ def test_a_wrong_heartbeat_is_refused_before_anything_is_opened(raw_server, wron
 
 @pytest.mark.parametrize("option", ["reconnect", "heartbeat", "ping_interval", "ping_timeout", "on_stream", "on_close"])
 def test_options_that_this_layer_sets_are_refused_where_they_are_given(option) -> None:
+    options: dict[str, Any] = {option: None}
     with pytest.raises(TypeError, match=f"connect has no option {option}"):
-        connect("ws://127.0.0.1:9/", **{option: None})
+        connect("ws://127.0.0.1:9/", **options)
     with pytest.raises(TypeError, match=f"ReconnectingClient has no option {option}"):
-        ReconnectingClient("ws://127.0.0.1:9/", **{option: None})
+        ReconnectingClient("ws://127.0.0.1:9/", **options)
 
 
 @pytest.mark.parametrize("option", ["handler", "on_connect", "heartbeat", "ping_interval", "ping_timeout"])
 def test_an_application_sets_some_too(option) -> None:
+    options: dict[str, Any] = {option: None}
     with pytest.raises(TypeError, match=f"MessageApp has no option {option}"):
-        MessageApp(**{option: None})
+        MessageApp(**options)
 
 
 def test_options_that_nobody_knows() -> None:
