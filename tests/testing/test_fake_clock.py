@@ -338,6 +338,7 @@ def test_another_loop_is_refused_with_the_way_out():
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(
@@ -541,7 +542,7 @@ def test_bytes_that_stand_still_hold_a_short_jump_up_for_a_part_of_its_length():
         began = time.monotonic()
         clock.sleep(1.0)
         assert time.monotonic() - began >= 0.05
-        for _ in range(100):
+        for _ in range(20):
             clock.sleep(1.0)
 
 
@@ -606,7 +607,7 @@ def test_a_remote_that_never_reads_does_not_stop_time(clock):
             theirs, _ = listener.accept()
             clock.watch(lambda: unacknowledged(ours))
             writer = gevent.spawn(ours.sendall, bytes(20_000_000))
-            clock.sleep(60.0)
+            clock.sleep(1.0)
             assert not writer.ready()
             assert unacknowledged(ours) > 0
             writer.kill()
