@@ -22,6 +22,9 @@ from gevent.socket import socket as GeventSocket  # noqa: N812
 #: How many connections may wait to be accepted.
 BACKLOG = 512
 
+#: What lets one socket listen in a place that another one only holds.
+_SHARING = (socket.SO_REUSEADDR,) if sys.platform == "linux" else (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+
 #: Where something listens: host and port, or the path of a Unix socket.
 Address = tuple[str, int] | str
 
@@ -74,11 +77,6 @@ class Listener:
             return int(socket.AF_UNIX)
         return int(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it listens."""
-        return self._socket is not None
-
     def admit(self) -> None:
         """Listen; nothing where it does already."""
         if self._socket is not None:
@@ -125,10 +123,8 @@ class Listener:
             if isinstance(self.address, str):
                 self._remove_file()
             else:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if sys.platform != "linux":
-                    # Elsewhere two sockets share an address, listening or not, only if both agree to it.
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                for option in _SHARING:
+                    sock.setsockopt(socket.SOL_SOCKET, option, 1)
             sock.bind(self.address)
         except BaseException:
             sock.close()

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from gevent.socket import socket as GeventSocket  # noqa: N812
-from gevent.ssl import SSLEOFError
 
 from muxws_green.codecs.registry import resolve_codec
 from muxws_green.interfaces import IClock, ICodec
@@ -389,8 +388,6 @@ class RawEnd:
             raise self._end
         try:
             data = self.sock.recv(limit_bytes)
-        except SSLEOFError:
-            data = b""
         except OSError as error:
             self._end = Gone(was_reset=True)
             raise self._end from error

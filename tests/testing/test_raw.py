@@ -610,6 +610,43 @@ def test_closing_ends_scripts_and_closes_connections():
     assert all(greenlet.dead for greenlet in started)
 
 
+@pytest.mark.leaks
+def test_closing_ends_a_handshake_of_tls():
+    with (
+        RawServer(ssl_context=server_context()) as server,
+        gevent_socket.create_connection(("127.0.0.1", server.port)) as sock,
+    ):
+        settle()
+        server.close()
+        assert sock.recv(1) == b""
+    assert (server.connections, server.failed_handshakes) == ([], 0)
+
+
+@pytest.mark.leaks
+def test_a_server_that_cannot_listen_leaves_nothing():
+    with pytest.raises(TypeError):
+        RawServer(receive_buffer_bytes="many")
+
+
+def test_a_listener_that_breaks_says_so(expected_hub_errors):
+    with RawServer() as server:
+        settle()
+        server._listener._socket.close()
+        settle()
+    assert isinstance(expected_hub_errors[0].error, OSError)
+
+
+def test_ending_what_has_ended_is_no_error(ends):
+    near, far = ends
+    near.reset()
+    settle()
+    far.shut_write()
+    far.close()
+    far.shut_write()
+    far.reset()
+    far.close()
+
+
 # Manners
 
 

@@ -14,6 +14,7 @@ from gevent.socket import socket as GeventSocket  # noqa: N812
 
 from muxws_green.runtime.clock import default_clock
 from muxws_green.testing import FakeClock, Relay, settle
+from muxws_green.testing.flow import _Parcel
 from muxws_green.testing.relay import CAPACITY_BYTES, RelayedConnection
 from muxws_green.transports.network import connect_unix
 from muxws_green.transports.socket import READ_BYTES
@@ -205,6 +206,15 @@ def test_a_receiver_that_vanishes_is_noticed_by_a_sender_that_does_not_read(tcp)
     client, server = tcp.pair()
     sender = start_sending(client, bytes(20 * MEGABYTE))
     assert not sender.ready()
+    server.close()
+    assert isinstance(sender.get(), ConnectionError)
+
+
+def test_a_receiver_that_has_said_its_last_word_and_then_vanishes_resets_the_sender(tcp):
+    client, server = tcp.pair()
+    server.shutdown(socket.SHUT_WR)
+    assert rest(client) == b""
+    sender = start_sending(client, bytes(20 * MEGABYTE))
     server.close()
     assert isinstance(sender.get(), ConnectionError)
 
@@ -508,6 +518,26 @@ def test_a_reset_reaches_both_sides(tcp):
     assert read(server, 3) == b"new"
 
 
+def test_ending_what_has_ended_is_no_error(tcp):
+    client, server = tcp.pair()
+    (one,) = tcp.relay.connections
+    one.both.stall()
+    settle()
+    for sock in (client, server):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        sock.close()
+    settle()
+    assert tcp.relay.live == [one]
+    one.both.half_close()
+    settle()
+    for _ in range(2):
+        one.cut()
+        settle()
+        one.reset()
+        one.close()
+    assert tcp.relay.live == []
+
+
 def test_over_unix_sockets_a_reset_is_an_end(tmp_path):
     place = Place("unix", tmp_path)
     client, server = place.pair()
@@ -659,6 +689,37 @@ def test_a_connection_that_is_still_being_made_can_be_ended(tmp_path, how):
     for sock in (server, *fillers):
         sock.close()
     place.close()
+
+
+def test_a_connection_to_the_server_that_comes_too_late_is_closed(tcp):
+    client = tcp.dial()
+    settle()
+    (one,) = tcp.relay.live
+    near, far = gevent_socket.socketpair()
+
+    def connect() -> GeventSocket:
+        one.close()
+        return near
+
+    one._connected = False
+    one._start(connect)
+    assert far.recv(1) == b""
+    far.close()
+    client.close()
+
+
+def test_a_write_that_ends_after_the_connection_counts_for_nothing(tcp):
+    tcp.pair()
+    flow = tcp.relay.connections[0].to_server
+
+    class Sink:
+        def send(self, data: memoryview) -> int:
+            flow.stop()
+            return len(data)
+
+    flow._queue.append(_Parcel(b"data", 0.0))
+    flow._deliver(Sink(), 4)
+    assert (flow.delivered, flow.held) == (0, 0)
 
 
 # Whom a switch is for
