@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from gevent import Greenlet, getcurrent
 from greenlet import GreenletExit
 
-from muxws_green.errors import ResetCode, StreamReset
+from muxws_green.errors import MuxwsError, ResetCode, StreamReset
 from muxws_green.protocol.frames import ABSENT
 from muxws_green.protocol.states import LIVE, StreamState
-from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.options import default_error_serializer
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("muxws.peer")
 
 StreamHandler = Callable[[Any, "Stream"], Any]
+
+#: States in which this end has not ended its side.
+_UNENDED = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE})
 
 
 class HandlerStopped(GreenletExit):
@@ -68,6 +70,8 @@ class HandlerRun:
     def start(self) -> None:
         """Start the handler's greenlet."""
         self._link.core.handler_started(self._stream._live)
+        # It takes the opening payload, so what it waits for before it takes another one counts (DESIGN §5).
+        self._stream._inbox.taker = self.greenlet
         # Also told of a greenlet that was stopped before it started and so never ran.
         self.greenlet.rawlink(self._ended)
         self.greenlet.start()
@@ -85,6 +89,9 @@ class HandlerRun:
     def _ended(self, _greenlet: object) -> None:
         stream = self._stream
         stream._handler = None
+        if stream.state in _UNENDED:
+            # Somebody killed the greenlet before it ran, so that nobody has answered.
+            stream._end_by_reset(ResetCode.APPLICATION_ERROR, None, asked=False)
         self._link.handler_ended(stream._live)
 
     def _run(self) -> None:
@@ -93,7 +100,7 @@ class HandlerRun:
             result = self._handler(stream.payload, stream)
             if result is not None:
                 self._check_result(result)
-            if stream.state in (StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE):
+            if stream.state in _UNENDED:
                 stream.end()
         except KeyboardInterrupt as error:
             self._answer_for(error)
@@ -102,41 +109,55 @@ class HandlerRun:
             self._answer_for(error)
 
     def _check_result(self, result: Any) -> None:
-        if inspect.isgenerator(result) or inspect.iscoroutine(result) or inspect.isasyncgen(result):
-            if not inspect.isasyncgen(result):
+        kind = type(result).__name__
+        if inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result):
+            if inspect.isgenerator(result) or inspect.iscoroutine(result):
                 result.close()
-            raise TypeError(
-                f"the on_stream handler {self._handler!r} returned a {type(result).__name__}; handlers are plain "
-                f"blocking functions that call stream.send(), they are neither generators nor async"
+            logger.error(
+                "muxws: the on_stream handler %r returned a %s; handlers are plain blocking functions that call "
+                "stream.send(), neither generators nor async",
+                self._handler,
+                kind,
             )
+            raise TypeError(f"the handler returned a {kind}; handlers are plain blocking functions")
         self._link.hooks.result_discarded(self._handler, result)
 
     def _answer_for(self, error: BaseException) -> None:
         """Reset the stream with APPLICATION_ERROR, behind what the handler had sent (PROTOCOL §6)."""
-        stream = self._stream
+        stream, conn = self._stream, self._link.id
         if stream.state not in LIVE:
-            # It has ended under the handler; what the handler made of that is nobody's business any more.
+            # Its stream ended under it, which is what most handlers then fail with; any other failure is a bug.
+            if not isinstance(error, (GreenletExit, MuxwsError)):
+                what = "muxws conn=%s stream=%s the on_stream handler raised after the end"
+                logger.warning(what, conn, stream.id, exc_info=error)
             return
+        payload: Any = ABSENT
+        reason = None
+        try:
+            payload, reason = describe(error, self._link.options.error_serializer)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as second:  # a serializer may leak whatever a handler may
+            logger.warning("muxws conn=%s the error serializer raised", conn, exc_info=second)
+        finally:
+            # Before the log line of the handler's error, which is code of the application's too.
+            stream._end_by_reset(ResetCode.APPLICATION_ERROR, reason, asked=False, payload=payload)
         if not isinstance(error, GreenletExit):
-            logger.warning(
-                "muxws conn=%s stream=%s the on_stream handler raised", self._link.id, stream.id, exc_info=error
-            )
-        payload, reason = describe(error, self._link.options.error_serializer)
-        stream._end_by_reset(ResetCode.APPLICATION_ERROR, reason, asked=False, payload=payload)
+            logger.warning("muxws conn=%s stream=%s the on_stream handler raised", conn, stream.id, exc_info=error)
 
 
 def describe(error: BaseException, serializer: IErrorSerializer | None) -> tuple[Any, str | None]:
     """The payload and the reason of the reset that reports a handler's error.
 
     Under a serializer of the application's the reason is the serialized value's own `"message"` where that is a str:
-    one that redacts, redacts both. A serializer or a `str()` that raises still leaves a reset to send.
+    one that redacts, redacts both.
 
     Returns:
         The payload, ABSENT for none, and the reason, None for none.
+
+    Raises:
+        BaseException: Whatever the serializer, or the `str()` of the error, raises.
     """
-    value = guarded(
-        lambda: (serializer or default_error_serializer)(error),
-        "muxws: the error serializer raised; the reset goes without a payload",
-    )
+    value = (serializer or default_error_serializer)(error)
     message = value.get("message") if isinstance(value, dict) else None
     return (ABSENT if value is None else value), (message if isinstance(message, str) else None)

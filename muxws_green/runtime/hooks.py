@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from muxws_green.protocol.frames import FRAME_TYPES, Frame, from_mapping
 from muxws_green.runtime.guard import guarded
@@ -26,8 +27,8 @@ OpenInterceptor = Callable[[dict[str, Any], Any], object]
 ReplyHeadersInterceptor = Callable[[dict[str, Any], "Stream"], object]
 IncomingHeadersInterceptor = Callable[[Mapping[str, Any], "Stream"], object]
 
-#: Handlers whose discarded return value is remembered as logged.
-MAX_REMEMBERED = 64
+#: Handlers whose discarded return value has been logged: a server has one handler and many peers.
+_discards: WeakSet[Any] = WeakSet()
 
 
 class Hooks:
@@ -109,8 +110,16 @@ class Hooks:
 
     def result_discarded(self, handler: object, result: object) -> None:
         """Log once per handler that what it returned went nowhere."""
-        if id(handler) not in self._discards and len(self._discards) < MAX_REMEMBERED:
+        # A bound method is made anew whenever somebody asks for it.
+        function = getattr(handler, "__func__", handler)
+        try:
+            told = function in _discards
+            _discards.add(function)
+        except TypeError:
+            # It can be neither hashed nor referred to weakly, so it is told of once for this peer.
+            told = id(handler) in self._discards
             self._discards.add(id(handler))
+        if not told:
             logger.warning(
                 "muxws: the on_stream handler %r returned a %s, which is discarded; answer with stream.reply()",
                 handler,
