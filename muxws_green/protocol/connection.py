@@ -245,7 +245,7 @@ class Connection(SendingHalf):
             self._opened(live, envelope.get("payload"), envelope, ended)
 
     def _opened(self, live: LiveStream, payload: Any, envelope: Mapping[str, Any], ended: bool) -> None:
-        """The opening payload is whole."""
+        """The opening payload is whole. A sink that closes the stream over that is not told of the remote's end."""
         self._sink.opened(live, payload)
         if ended and live.state is not StreamState.CLOSED:
             self._sink.ended(live, envelope.get("trailers"))
@@ -256,7 +256,7 @@ class Connection(SendingHalf):
             return
         piece = envelope.get("fragment") is not None
         headers = envelope.get("headers")
-        ends = bool(envelope.get("end")) and not (piece and envelope.get("more"))
+        ends = bool(envelope.get("end"))
         if TABLE[live.state][Event.RECV_END if ends else Event.RECV_DATA] is Verdict.STREAM_ERROR:
             self._violate(live, "data after end")
         elif live.heard and headers is not None:

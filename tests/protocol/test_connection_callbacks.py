@@ -128,12 +128,22 @@ def test_what_comes_behind_a_stream_that_the_sink_has_closed_is_not_told(end: En
     audit(end.core)
 
 
+@pytest.mark.parametrize("action", [reset, report, finish], ids=lambda action: action.__name__)
+def test_a_stream_that_is_closed_from_within_its_opened_is_told_nothing_more(end: End, action: Action):
+    end.recorder.reactions["opened"] = lambda live, _payload: action(end, live)
+    end.hear("open", end.theirs(), payload=1, end=True)
+    assert [call[0] for call in end.told] == ["opening", "opened"]
+    assert end.core.streams == {}
+    assert len(end.sent()) == 1
+    audit(end.core)
+
+
 def test_a_stream_answered_and_ended_from_within_its_opening(end: End):
     end.recorder.reactions["opening"] = lambda live, _headers: end.send(live, "early", end=True)
     live = end.accept(1, headers={"h": 1})
     assert live.state is StreamState.HALF_CLOSED_LOCAL
     end.hear("data", live.id, end=True)
-    assert live.state is StreamState.CLOSED
+    assert live.id not in end.core.streams
     # Where the remote had ended too, nobody is left to work on it.
     end.hear("open", end.theirs(2), payload=1, end=True)
     assert [call[0] for call in end.told] == ["opening", "opened", "ended", "opening"]

@@ -394,7 +394,7 @@ def test_an_observer_sees_every_frame_before_it_is_acted_upon(end: End, live: Li
         seen.append((envelope["type"], size, len(end.recorder.calls)))
 
     end.core.observer = observe
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"type": "data", "stream": live.id, "payload": 1},
         {"type": "data", "stream": live.id, "payload": 1, "end": True},
         {"type": "ping", "nonce": "é"},
@@ -406,6 +406,15 @@ def test_an_observer_sees_every_frame_before_it_is_acted_upon(end: End, live: Li
         sizes.append(len(message.encode() if isinstance(message, str) else message))
         end.core.receive(message)
     assert seen == [("data", sizes[0], 0), ("data", sizes[1], 1), ("ping", sizes[2], 3), ("novel", sizes[3], 3)]
+
+
+@pytest.mark.parametrize("fields", [{"payload": 1}, {"payload": 1, "end": True}], ids=["plain", "end"])
+def test_a_frame_is_late_where_its_observer_has_reset_the_stream(end: End, live: LiveStream, fields: dict[str, Any]):
+    end.core.observer = lambda _envelope, _size: end.core.reset(live, ResetCode.CANCELLED, None, asked=True)
+    end.hear("data", live.id, **fields)
+    assert end.told == []
+    assert end.core.late_frames == 1
+    assert end.sent() == [Frame("reset", live.id, code=1)]
 
 
 def test_a_dead_connection_acts_upon_nothing(end: End):

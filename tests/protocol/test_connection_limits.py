@@ -11,7 +11,6 @@ import pytest
 
 from muxws_green.errors import ResetCode, StreamReset
 from muxws_green.protocol.connection import MAX_QUEUED_PONGS, MAX_TOLD_GOAWAYS, Violation
-from muxws_green.protocol.frames import Frame
 from muxws_green.protocol.lanes import OVERDUE_BYTES
 from muxws_green.protocol.sending import ENVELOPE_BYTES
 from muxws_green.protocol.states import StreamState
@@ -432,11 +431,9 @@ def test_nothing_of_a_closed_stream_is_kept(end: End, how: str, local: bool):
 
 def test_ten_thousand_streams_leave_two_marks_and_nothing_else(end: End):
     for ordinal in range(1, 10_001):
-        stream = end.theirs(ordinal)
-        end.hear("open", stream, end=True)
-        end.send(end.core.streams[stream], 1, end=True)
+        end.hear("open", end.theirs(ordinal), end=True)
+        end.send(end.core.streams[end.theirs(ordinal)], 1, end=True)
         end.recorder.calls.clear()
         end.core.take_batch()
-    assert Frame("data", stream, payload=1, end=True) not in end.sent()
     audit(end.core)
     assert sum(len(value) for value in vars(end.core).values() if isinstance(value, (list, dict, set))) == 0
