@@ -69,6 +69,8 @@ class Wire:
         self.close_code: int | None = None
         self.gone_at: float | None = None
         self.over = Event()
+        #: How many bytes `read` takes a second; None: as many as there are.
+        self.throttle: float | None = None
         self._clock = clock
         self._end: RawEnd = connection.raw
         self._ready: deque[Any] = deque()
@@ -85,12 +87,14 @@ class Wire:
         """The next frame; `Gone` where there will be none."""
         while not self._ready:
             try:
-                data = self.sock.recv(65_536)
+                data = self.sock.recv(65_536 if self.throttle is None else 16_384)
                 self._acknowledge_at_once()
             except OSError:
                 data = b""
             if not data:
                 self._gone()
+            if self.throttle is not None:
+                self._clock.sleep(len(data) / self.throttle)
             frames, self._end.buffered = split_frames(self._end.buffered + data)
             self._ready.extend(frames)
         raw = self._ready.popleft()

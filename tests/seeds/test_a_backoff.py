@@ -70,11 +70,11 @@ def test_the_first_retry_waits_the_initial_delay(clock, raw_server, dial, initia
     assert server.dials == [0.0, 10.0 + initial_delay]
 
 
-@seed("A: First delay\tinitial_delay")
-@seed("A: Growth\tfactor")
-@seed("A: Ceiling\tmax_delay")
-@seed("A: Jitter\tjitter")
-@seed("A: Give up after\tmax_attempts")
+@seed("A: First delay initial_delay")
+@seed("A: Growth factor")
+@seed("A: Ceiling max_delay")
+@seed("A: Jitter jitter")
+@seed("A: Give up after max_attempts")
 @seed("A: Reconnect / ReconnectOptions and all five fields")
 def test_the_five_fields_and_their_defaults() -> None:
     assert {field.name: field.default for field in dataclasses.fields(Reconnect)} == {
@@ -86,8 +86,8 @@ def test_the_five_fields_and_their_defaults() -> None:
     }
 
 
-@seed("A: Growth\tfactor")
-@seed("A: Ceiling\tmax_delay")
+@seed("A: Growth factor")
+@seed("A: Ceiling max_delay")
 def test_growth_and_ceiling_over_real_sockets(clock, raw_server, dial) -> None:
     server = raw_server(polite, resets_hello)
     dial(server.url, hello=1, reconnect=Reconnect(initial_delay=1.0, factor=3.0, max_delay=10.0, jitter=0.0))
@@ -96,7 +96,7 @@ def test_growth_and_ceiling_over_real_sockets(clock, raw_server, dial) -> None:
     assert server.gaps == [1.0, 3.0, 9.0, 10.0, 10.0, 10.0]
 
 
-@seed("A: Give up after\tmax_attempts")
+@seed("A: Give up after max_attempts")
 @given(st.integers(min_value=0, max_value=1_000), ATTEMPTS)
 def test_should_retry_counts(limit: int, attempts: int) -> None:
     assert should_retry(attempts, Reconnect(max_attempts=limit)) is (attempts < limit)

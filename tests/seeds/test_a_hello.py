@@ -387,6 +387,7 @@ def test_nothing_can_be_sent_before_the_acknowledgement(clock, raw_server, dial)
     assert [frame["payload"] for frame in server.last.of("open")] == ["hello", "application"]
 
 
+@pytest.mark.slow
 @seed("A: no application frame precedes the hello")
 def test_a_flood_of_calls_through_a_reconnection(clock, raw_server, dial) -> None:
     """Whoever calls all the time, whenever it works: the hello is first all the same."""

@@ -118,6 +118,7 @@ def test_every_live_stream_fails_and_none_comes_back(clock, raw_server, dial) ->
     assert [frame["payload"] for frame in server.last.of("open")] == [1]
 
 
+@pytest.mark.slow
 @seed("A: no in-flight frame is re-sent")
 @seed("A: Nothing is buffered between sockets")
 @seed("A: queues are discarded on socket death")

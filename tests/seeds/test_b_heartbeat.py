@@ -31,6 +31,7 @@ seed = pytest.mark.seed
 COUNTED = CountingHeartbeat()
 
 
+@pytest.mark.slow
 @seed("B: Time is driven by FakeClock(autojump=True)")
 def test_many_intervals_pass_in_no_time(clock, raw_server, dial) -> None:
     """A day of pings, each at its exact time, over a real socket."""
@@ -42,8 +43,8 @@ def test_many_intervals_pass_in_no_time(clock, raw_server, dial) -> None:
     assert server.last.times("ping") == [300.0 * n for n in range(289)]
 
 
-@seed("B: heartbeat_interval\t5.0 seconds")
-@seed("B: max_missed_pongs\t3")
+@seed("B: heartbeat_interval 5.0 seconds")
+@seed("B: max_missed_pongs 3")
 def test_the_settings_and_their_defaults() -> None:
     assert CountingHeartbeat() == CountingHeartbeat(interval=5.0, max_missed=3)
     for taking in (connect, WSGIApp):
@@ -149,6 +150,7 @@ def test_a_setting_that_makes_no_sense_is_refused(options) -> None:
         CountingHeartbeat(**options)
 
 
+@pytest.mark.slow
 @seed("B: Each ping sent adds one")
 @seed("B: A server that answers only every third ping keeps the connection alive")
 @seed("B: each pong resets the count")
@@ -213,7 +215,7 @@ def test_any_frame_resets_the_count(clock, raw_server, dial, peep) -> None:
 @seed("B: A silent server is declared dead after exactly (max_missed_pongs + 1) * heartbeat_interval")
 @seed("B: if more than max_missed_pongs pings in a row are unanswered")
 @seed("B: declared dead (max_missed_pongs + 1) * heartbeat_interval seconds")
-@seed("B: t=20  4 > max_missed_pongs (3)")
+@seed("B: t=20 4 > max_missed_pongs (3)")
 @seed("B: every waiting request fails with ConnectionClosedError")
 @seed("B: on_close(cause) runs with the HeartbeatTimeoutError")
 @seed("B: the socket is cut at once")
@@ -398,6 +400,7 @@ def read_slowly(clock, wire: Wire, step_bytes: int, step: float) -> None:
             left -= len(data)
 
 
+@pytest.mark.slow
 @seed("B: A send that holds our pings up for ten intervals does not kill a healthy peer")
 @seed("B: its own pings keep arriving and keep our counter at zero")
 @seed("B: still alive: we keep hearing from them")
@@ -428,6 +431,7 @@ def test_a_remote_that_speaks_and_does_not_read(clock, raw_server, dial) -> None
     assert peer.request("still here", timeout=5.0) == "still here"
 
 
+@pytest.mark.slow
 @seed("B: A remote that stopped reading is declared dead even while a huge send is stuck")
 @seed("B: A send that is stuck because the remote stopped reading does not stop the heartbeat")
 @seed("B: it is still declared dead on time")
@@ -462,6 +466,7 @@ def test_a_remote_that_stopped_reading(clock, raw_server, green_server, raw_clie
     assert peer.stats.queued_bytes == 0
 
 
+@pytest.mark.slow
 @seed("B: our ping waits in the queue behind any big message already being sent")
 @seed('B: Why "any frame" and not "only pongs"?')
 def test_a_ping_waits_behind_one_fragment_at_most(clock, raw_server, dial) -> None:
