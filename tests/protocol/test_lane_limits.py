@@ -4,22 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muxws_green.protocol.fragments import Splitter
-from muxws_green.protocol.lanes import FREE_LANES, LANE_BYTES, OVERDUE_BYTES, Lane, Lanes
-from tests.protocol.cores import MSGPACK
-
-
-def lanes(limit: int = 1_000_000, lane_limit: int = 1_000_000) -> Lanes:
-    return Lanes(limit, lane_limit)
-
-
-def splitter(stream: int, size: int, cap: int = 1_000) -> Splitter:
-    return Splitter(MSGPACK, MSGPACK, "data", stream, bytes(size), None, False, None, cap)
-
-
-def put(queue: Lanes, lane: Lane, *items: bytes | Splitter) -> None:
-    for item in items:
-        queue.put(lane, item, len(item) if isinstance(item, bytes) else item.remaining_bytes)
+from muxws_green.protocol.lanes import FREE_LANES, LANE_BYTES, OVERDUE_BYTES, Lane
+from tests.protocol.queues import lanes, put, splitter
 
 
 def test_bytes_are_counted_in_and_out():

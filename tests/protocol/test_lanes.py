@@ -13,22 +13,10 @@ from muxws_green.protocol.fragments import Splitter
 from muxws_green.protocol.frames import Frame
 from muxws_green.protocol.lanes import BATCH_BYTES, Lane, Lanes
 from tests.protocol.cores import CODECS, MSGPACK, End, audit
+from tests.protocol.queues import lanes, put, splitter
 
 #: Bytes of a bulk payload in these tests: 256 fragments.
 BIG = b"\xc6" + (2**24).to_bytes(4, "big") + bytes(2**24)
-
-
-def lanes(limit: int = 1_000_000, lane_limit: int = 1_000_000) -> Lanes:
-    return Lanes(limit, lane_limit)
-
-
-def splitter(stream: int, size: int, cap: int = 1_000) -> Splitter:
-    return Splitter(MSGPACK, MSGPACK, "data", stream, bytes(size), None, False, None, cap)
-
-
-def put(queue: Lanes, lane: Lane, *items: bytes | Splitter) -> None:
-    for item in items:
-        queue.put(lane, item, len(item) if isinstance(item, bytes) else item.remaining_bytes)
 
 
 def take(queue: Lanes) -> list[bytes]:
