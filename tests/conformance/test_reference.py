@@ -15,7 +15,6 @@ from muxws.codecs.msgpack_ import MsgpackCodec
 from muxws.peer import Peer
 from muxws.transports.memory import memory_pair
 
-from muxws_green.protocol.fragments import MAX_FRAME_BYTES
 from tests.conformance.test_vectors import INVALID, meant
 
 REFERENCE: dict[str, Any] = {"json": muxws.JsonCodec(), "msgpack": MsgpackCodec()}
@@ -48,40 +47,40 @@ DIFFERENCES = {
 TURNS = 40
 
 
-async def replay(vector: dict[str, Any], codec: Any) -> tuple[list[tuple[Any, ...]], bool]:
-    """What a reference acceptor answers with, and whether it is open afterwards."""
+async def replay(
+    messages: list[Any], codec: Any, *, dialer: bool = False, **options: Any
+) -> list[tuple[list[tuple[Any, ...]], bool]]:
+    """What a reference peer has answered after each message, and whether it is open then."""
     _nobody, socket = memory_pair()
-    peer = Peer(
-        socket,
-        codec=codec,
-        is_dialer=False,
-        max_frame_bytes=vector.get("max_frame_bytes", MAX_FRAME_BYTES),
-        max_concurrent_streams=vector.get("max_concurrent_streams", 100),
-    )
+    peer = Peer(socket, codec=codec, is_dialer=dialer, **options)
 
     async def park(_payload: Any, stream: Any) -> None:
         await stream.closed.wait()
 
     peer.on_stream(park)
     serving = asyncio.create_task(peer.serve())
-    for entry in vector["inbound"]:
-        socket.inject(codec.encode(muxws.from_mapping(entry)) if "type" in entry else entry["raw"])
+    progress = []
+    for message in messages:
+        socket.inject(message)
         for _ in range(TURNS):
             await asyncio.sleep(0)
-    sent = [codec.decode(message) for message in socket.sent]
-    survived = peer.is_open
+        sent = [codec.decode(message) for message in socket.sent]
+        progress.append(([(frame.type, frame.stream, frame.code) for frame in sent], peer.is_open))
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     for stream in list(peer.streams.values()):
         await stream.cancel()
-    return [(frame.type, frame.stream, frame.code) for frame in sent], survived
+    return progress
 
 
 @pytest.mark.parametrize("name,codec_name", meant(INVALID))
 def test_invalid(name: str, codec_name: str, caplog: pytest.LogCaptureFixture) -> None:
     vector = INVALID[name]
     caplog.set_level(logging.CRITICAL)
-    answers, survived = asyncio.run(replay(vector, REFERENCE[codec_name]))
+    codec = REFERENCE[codec_name]
+    messages = [codec.encode(muxws.from_mapping(e)) if "type" in e else e["raw"] for e in vector["inbound"]]
+    options = {name: vector[name] for name in ("max_frame_bytes", "max_concurrent_streams") if name in vector}
+    answers, survived = asyncio.run(replay(messages, codec, **options))[-1]
     expected = [(frame["type"], frame.get("stream"), frame["code"]) for frame in vector["expect_out"]]
     if expected:
         # Where nothing is expected nothing may go out, not even a pong.
