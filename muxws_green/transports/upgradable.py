@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from muxws_green.errors import TransportUnsupportedError
+from muxws_green.transports.hosts import read_no_further
 
 if TYPE_CHECKING:
     from _typeshed import OptExcInfo
@@ -27,10 +28,13 @@ class Door:
 
     Args:
         start_response: The server's.
+        asks_for_upgrade: Whether frames may follow the request. Where the framework answers it all the same, the
+            connection is not kept, since they would be taken for the next request.
     """
 
-    def __init__(self, start_response: StartResponse) -> None:
+    def __init__(self, start_response: StartResponse, *, asks_for_upgrade: bool) -> None:
         self.server_start_response = start_response
+        self._asks_for_upgrade = asks_for_upgrade
         self._begun = False
         #: Gives the body for the server once the connection is over; None while nothing has been upgraded.
         self.finish: Callable[[], Any] | None = None
@@ -42,6 +46,8 @@ class Door:
         if self.finish is not None:
             return _swallow
         self._begun = True
+        if self._asks_for_upgrade:
+            read_no_further(self.server_start_response)
         if exc_info is None:
             return self.server_start_response(status, headers)
         return self.server_start_response(status, headers, exc_info)
@@ -64,7 +70,7 @@ def upgradable(app: WSGIApplication) -> WSGIApplication:
         if DOOR_KEY in environ:
             # Wrapped twice; the outer door is enough.
             return app(environ, start_response)
-        door = environ[DOOR_KEY] = Door(start_response)
+        door = environ[DOOR_KEY] = Door(start_response, asks_for_upgrade="HTTP_UPGRADE" in environ)
         try:
             body = app(environ, door.start_response)
         except BaseException:
