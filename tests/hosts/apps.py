@@ -269,7 +269,19 @@ def refusing(environ: dict[str, Any], start_response: Any) -> Any:
     return [body]
 
 
+def with_peers(name: str) -> Callable[[], Any]:
+    """The application of `tests.doors`, which is imported only by servers that are to serve it."""
+
+    def load() -> Any:
+        from tests.doors.apps import APPS
+
+        return APPS[name]()
+
+    return load
+
+
 APPS: dict[str, Callable[[], Any]] = {
+    **{f"doors/{name}": with_peers(name) for name in ("plain", "flask", "bottle", "django")},
     "plain": lambda: plain,
     "wrapped": lambda: wrapped,
     "taken_over": lambda: taken_over,

@@ -22,7 +22,8 @@ class Selecting:
         return self._app(environ, start_response)
 
     def app_protocol(self, path: str) -> str:
-        return SUBPROTOCOL
+        select = getattr(self._app, "app_protocol", None)
+        return SUBPROTOCOL if select is None else select(path)
 
 
 application = Selecting()

@@ -118,7 +118,7 @@ def serving(
                     "--log-level",
                     "warning",
                 ),
-                *("--access-logfile", str(log), "--graceful-timeout", "2", "--no-control-socket"),
+                *("--access-logfile", str(log), "--graceful-timeout", "10", "--no-control-socket"),
                 *(("--certfile", pem) if pem else ()),
                 "tests.hosts.gunicorn_app:application",
             ]

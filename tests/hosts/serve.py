@@ -39,7 +39,8 @@ class Selecting:
         return self._app(environ, start_response)
 
     def app_protocol(self, path: str) -> str:
-        return SUBPROTOCOL
+        select = getattr(self._app, "app_protocol", None)
+        return SUBPROTOCOL if select is None else select(path)
 
 
 def make_server(host: str, listener: Any, app: Any, **options: Any) -> Any:
@@ -54,6 +55,12 @@ def make_server(host: str, listener: Any, app: Any, **options: Any) -> Any:
 
     if host == "gevent-websocket hook":
         return WebSocketServer(listener, app, pre_start_hook=leave_upgrade_to_app, **options)
+    if host == "gevent-websocket server after":
+        return WebSocketServer(listener, Selecting(app), **options)
+    if host == "gevent-websocket attribute":
+        server = WSGIServer(listener, app, handler_class=WebSocketHandler, **options)
+        vars(server)["pre_start_hook"] = leave_upgrade_to_app
+        return server
     if host == "gevent-websocket handler":
         return WSGIServer(listener, app, handler_class=GreenWebSocketHandler, **options)
     if host == "gevent-websocket blind":

@@ -193,6 +193,10 @@ class Worker:
     async def do_open_gate(self, name: str) -> None:
         self.gate(name).set()
 
+    async def do_ask(self, deed: str, args: dict[str, Any]) -> Any:
+        """Have the other side do something to this one."""
+        return await self.peer.request({"do": "ask", "deed": deed, "args": args})
+
     async def do_open(self) -> None:
         self.peer.open({"do": "echo", "n": 0}, end=True)
 

@@ -1,9 +1,12 @@
-"""A reference acceptor: `python -m tests.interop.reference_server <codec>`; says its port, then obeys."""
+"""A reference acceptor: `python -m tests.interop.reference_server <codec> [tls <pem> | unix <path>]`; says its port, or
+None where it has none, then obeys.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import sys
 from typing import Any
 
@@ -14,7 +17,7 @@ from tests.interop.matter import MAX_STREAMS
 from tests.interop.reference import Worker, narrow, obey, say
 
 
-async def main(codec: str) -> None:
+async def main(codec: str, kind: str = "tcp", place: str = "") -> None:
     muxws.settings.codec = codec
     worker = Worker()
 
@@ -24,15 +27,20 @@ async def main(codec: str) -> None:
         worker.take(peer)
         await peer.serve()
 
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
     # What a connection has, it has from its listener.
     narrow(listener)
-    listener.bind(("127.0.0.1", 0))
+    listener.bind(place if kind == "unix" else ("127.0.0.1", 0))
+    context = None
+    if kind == "tls":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(place)
     select: Any = muxws.select_subprotocol
-    async with websockets.serve(serve, sock=listener, select_subprotocol=select, close_timeout=1):
-        say(port=listener.getsockname()[1])
+    serving: Any = websockets.unix_serve if kind == "unix" else websockets.serve
+    async with serving(serve, sock=listener, ssl=context, select_subprotocol=select, close_timeout=1):
+        say(port=None if kind == "unix" else listener.getsockname()[1])
         await obey(worker)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,44 @@
+"""The servers behind the doors, each started for the first test that goes through its door and kept for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from tests.doors.doors import Door, Served, served
+
+
+@pytest.fixture(scope="session")
+def open_door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Door], Served]]:
+    """Gives the server behind a door."""
+    servers: dict[Door, Served] = {}
+    stacks: list[ExitStack] = []
+
+    def find(door: Door) -> Served:
+        if door not in servers:
+            stacks.append(ExitStack())
+            servers[door] = stacks[-1].enter_context(served(door, tmp_path_factory.mktemp("door")))
+        return servers[door]
+
+    yield find
+    # All together, since gunicorn takes a while over it.
+    with ThreadPoolExecutor() as pool:
+        for ended in [pool.submit(stack.close) for stack in stacks]:
+            ended.result()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, open_door: Callable[[Door], Served]) -> Iterator[object]:
+    """Where a test takes place: the server behind the `Door` that it is parametrised with, which is left in silence and
+    without clients; anything else is given as it is.
+    """
+    if not isinstance(request.param, Door):
+        yield request.param
+        return
+    server = open_door(request.param)
+    yield server
+    server.process.close_clients()
+    server.check_silent()
