@@ -95,7 +95,7 @@ def test_whoever_goes_away_lets_streams_finish_and_closes_with_1000(talk: Talk, 
     else:
         leaving = mine.peer.open({"do": "leave", "reason": "that is all", "drain": PATIENCE}, end=True)
         assert leaving.result(timeout=PATIENCE) == "leaving"
-        closing = gevent.spawn(mine.peer.serve)
+        closing = gevent.spawn(lambda: mine.peer.serve())
         # Behind the goaway.
         mine.peer.ping(PATIENCE)
     with pytest.raises(ConnectionGoingAway):

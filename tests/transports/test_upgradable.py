@@ -15,7 +15,7 @@ from muxws_green.transports.acceptor import upgrade
 from muxws_green.transports.upgradable import DOOR_KEY, upgradable
 from tests.hosts.apps import CODEC, MAX_MESSAGE_BYTES, echo
 from tests.hosts.client import Answer, exchange, head
-from tests.transports.raw import CLOSE, PATIENCE, TEXT, close_frame
+from tests.transports.raw import CLOSE, PATIENCE, TEXT, close_frame, frame
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -195,6 +195,20 @@ def test_a_generator_that_upgrades_nothing_passes(site):
 
     answer = site.ask(upgradable(application), GET)
     assert (answer.status, answer.body()) == (200, b"ok")
+
+
+def test_an_upgrade_that_the_framework_refuses_by_itself_does_not_keep_the_connection(site):
+    def application(environ, start_response):
+        start_response("401 Unauthorized", [("Content-Length", "3")])
+        return [b"who"]
+
+    answer = site.ask(upgradable(application), head() + frame(TEXT, b"hasty", masked=True))
+    assert (answer.status, answer.body()) == (401, b"who")
+    assert answer.end.rest() == b""
+    ordinary = GET.replace(b"Connection: close\r\n", b"")
+    kept = site.ask(upgradable(application), ordinary)
+    assert kept.body() == b"who"
+    assert exchange(kept.end.sock, ordinary).status == 401
 
 
 @pytest.mark.parametrize("late", [False, True])
