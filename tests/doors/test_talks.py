@@ -89,13 +89,14 @@ def test_whoever_goes_away_lets_streams_finish_and_closes_with_1000(talk: Talk, 
     stream = mine.peer.open({"do": "ticks"})
     stream.send("before")
     assert stream.receive(timeout=PATIENCE) == {"tick": "before"}
+    closing: gevent.Greenlet[..., Any]
     if role == "dialer":
         closing = gevent.spawn(mine.peer.close, reason="that is all", drain=PATIENCE)
         gevent.sleep(0)
     else:
         leaving = mine.peer.open({"do": "leave", "reason": "that is all", "drain": PATIENCE}, end=True)
         assert leaving.result(timeout=PATIENCE) == "leaving"
-        closing = gevent.spawn(lambda: mine.peer.serve())
+        closing = gevent.spawn(mine.peer.serve)
         # Behind the goaway.
         mine.peer.ping(PATIENCE)
     with pytest.raises(ConnectionGoingAway):
