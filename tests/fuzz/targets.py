@@ -113,7 +113,7 @@ def _frames(codec: ICodec, data: bytes, dialer: bool) -> str:
     core = Connection(
         codec,
         envelopes_of(codec),
-        sink,  # type: ignore[arg-type]
+        sink,
         dialer=dialer,
         max_frame_bytes=200,
         max_payload_bytes=400,

@@ -63,7 +63,7 @@ def serve(variant: str) -> None:
             connection,
             "127.0.0.1",
             0,
-            select_subprotocol=muxws.select_subprotocol,
+            select_subprotocol=muxws.select_subprotocol,  # type: ignore[arg-type]
             compression=compression,
             max_size=None,
         ) as server:
