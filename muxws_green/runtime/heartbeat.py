@@ -53,6 +53,7 @@ class Heartbeat:
         self._beat = self._policy.start(self._clock.now(), new_nonce)
         self._greenlet = Greenlet(self._run)
         self._greenlet.name = f"heartbeat {self._link.id}"
+        self._greenlet.rawlink(self._link.left)
         self._greenlet.start()
 
     def stop(self) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import gevent
 from gevent import Greenlet, getcurrent
-from greenlet import greenlet
+from greenlet import GreenletExit, greenlet
 from zope.interface import implementer
 
 from muxws_green.codecs.envelopes import envelopes_of
@@ -23,6 +24,7 @@ from muxws_green.protocol.connection import Connection, Violation
 from muxws_green.protocol.frames import clip_utf8
 from muxws_green.protocol.lanes import BATCH_BYTES
 from muxws_green.protocol.streams import LiveStream
+from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.handlers import HandlerRun, StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
 from muxws_green.runtime.home import Home
@@ -109,6 +111,8 @@ class Link:
         self._farewell: tuple[int, str] | None = None
         self._farewell_sent = False
         self._parting: ConnectionClosed | None = None
+        #: The greenlets that are inside `close`.
+        self._closers: list[greenlet] = []
         self._failing = False
         self._heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
         self.parking.on_park = self.start_reading
@@ -138,9 +142,7 @@ class Link:
             return
         self._serving = True
         self.parking.on_park = None
-        self._reader = Greenlet(self._read)
-        self._reader.name = f"reader {self.id}"
-        self._reader.start()
+        self._reader = self._begin("reader", self._read)
         self._start_heartbeat()
 
     def serve(self) -> None:
@@ -163,8 +165,21 @@ class Link:
                 own.join()
 
     def runs_in(self, current: greenlet) -> bool:
-        """Whether that greenlet is the reader or the writer, which must not wait for the end of their own work."""
-        return current in (self._reader, self._writer, self._served_in)
+        """Whether that greenlet must not wait for the end of the connection: its reader, its writer, the hub."""
+        return current in (self._reader, self._writer, self._served_in, self.parking.hub)
+
+    def _begin(self, job: str, run: Callable[..., None], *arguments: Any) -> Greenlet[..., None]:
+        """Start one of the connection's greenlets."""
+        own = Greenlet(run, *arguments)
+        own.name = f"{job} {self.id}"
+        own.rawlink(self.left)
+        own.start()
+        return own
+
+    def left(self, own: Greenlet[..., None]) -> None:
+        """One of the connection's greenlets has ended. One that was killed before it ran had no chance to say so."""
+        if self.is_alive and self._parting is None:
+            self.crashed(own.name.partition(" ")[0], GreenletExit("killed before it ran"))
 
     def wait_until_over(self) -> None:
         """Wait until the socket is gone."""
@@ -220,9 +235,9 @@ class Link:
             self.terminate(closed)
 
     def _violated(self, violation: Violation) -> None:
-        logger.warning("muxws conn=%s connection-level protocol error: %s", self.id, violation.reason)
         code = violation.close_code
         self.fail(ConnectionClosed(violation.reason, code=code, reason=violation.reason), code, violation.reason)
+        logger.warning("muxws conn=%s connection-level protocol error: %s", self.id, violation.reason)
 
     # Writing
 
@@ -231,9 +246,7 @@ class Link:
         if self._work:
             self._work.wake()
         elif self._writer is None and self.cause is None:
-            self._writer = Greenlet(self._write)
-            self._writer.name = f"writer {self.id}"
-            self._writer.start()
+            self._writer = self._begin("writer", self._write)
 
     def _nudge(self) -> None:
         """The transport has something of its own to write."""
@@ -260,7 +273,7 @@ class Link:
             if batch or self._nudged:
                 self._nudged = False
                 if batch and self.hooks.watching:
-                    self._show_sent(batch)
+                    guarded(partial(self._show_sent, batch), "muxws conn=%s frames could not be shown", self.id)
                 transport.send(batch, binary)
                 stats.frames_sent += len(batch)
                 if heartbeat is not None and batch:
@@ -283,9 +296,9 @@ class Link:
         text = f"the {who} ended with {type(error).__name__}"
         closed = ConnectionClosed(text, code=1011, reason=text)
         closed.__cause__ = error
+        self.terminate(closed, abort_code=1011)
         if isinstance(error, Exception):
             logger.error("muxws conn=%s %s", self.id, text, exc_info=error)
-        self.terminate(closed, abort_code=1011)
 
     def _show_received(self, envelope: Mapping[str, Any], size: int) -> None:
         self.hooks.frame(self.id, "rx", envelope, size)
@@ -318,9 +331,7 @@ class Link:
 
     def retire(self) -> None:
         """The last stream id has been taken: say goaway, let the streams finish, close."""
-        retiring = Greenlet(self.close, ResetCode.NO_ERROR, "all stream ids are used up", RETIRING_SECONDS, 1000)
-        retiring.name = f"retiring {self.id}"
-        retiring.start()
+        self._begin("retiring", self.close, ResetCode.NO_ERROR, "all stream ids are used up", RETIRING_SECONDS, 1000)
 
     # Ending
 
@@ -341,12 +352,18 @@ class Link:
         self.intake.close()
         if self._heartbeat is not None:
             self._heartbeat.stop()
-        self.transport.abort(abort_code)
+        failure = None
+        try:
+            self.transport.abort(abort_code)
+        except Exception as error:  # a transport of somebody else's must not keep the rest from ending
+            failure = error
         self._work.wake()
         self._quiet.wake()
         self._over.wake()
         self._watch.cancel()
         self._on_end(self)
+        if failure is not None:
+            logger.error("muxws conn=%s the transport could not be aborted", self.id, exc_info=failure)
 
     def _fail_streams(self, cause: ConnectionClosed) -> None:
         for live in self.core.die():
@@ -368,14 +385,15 @@ class Link:
         self._failing = True
         self._parting = self._parting or cause
         self._fail_streams(cause)
+        self.pings.fail(cause)
         self.outlet.close()
         self.intake.close()
         self.core.goaway(ResetCode.PROTOCOL_ERROR, reason)
         self._farewell = (code, clip_utf8(reason, MAX_CLOSE_REASON_BYTES))
         self.wake_writer()
-        parting = Greenlet(self._part, cause)
-        parting.name = f"parting {self.id}"
-        parting.start()
+        parting = self._begin("parting", self._part, cause)
+        # Whoever kills it ends the wait for the remote, not more.
+        parting.rawlink(lambda _: self.terminate(cause, abort_code=code))
 
     def _part(self, cause: ConnectionClosed) -> None:
         """Give the farewell a second to leave and the remote another to answer, then end."""
@@ -399,7 +417,9 @@ class Link:
             drain: Seconds for the streams and frames.
             close_code: The close frame's.
         """
-        self._spare_handler(getcurrent())
+        current = getcurrent()
+        self._spare_handler(current)
+        self._closers.append(current)
         text = reason or ""
         cause = ConnectionClosed(text or "closed here", code=close_code, reason=text, was_clean=close_code == 1000)
         try:
@@ -413,14 +433,17 @@ class Link:
             if not self.is_alive:
                 self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
                 return
-            self._parting = cause
-            self._farewell = (close_code, clip_utf8(text, MAX_CLOSE_REASON_BYTES))
+            self._parting = self._parting or cause
+            self._farewell = self._farewell or (close_code, clip_utf8(text, MAX_CLOSE_REASON_BYTES))
             self.wake_writer()
-            self._part(cause)
+            self._part(self._parting)
         except BaseException:
-            # A kill, or the caller's own Timeout: nobody else sees this through, and half closed it must not stay.
-            self.terminate(cause, abort_code=close_code)
+            if len(self._closers) == 1:
+                # A kill, or the caller's own Timeout: nobody else sees this through, and half closed it must not stay.
+                self.terminate(cause, abort_code=close_code)
             raise
+        finally:
+            self._closers.remove(current)
 
     def _spare_handler(self, current: greenlet) -> None:
         """Do not stop the handler that closes the connection: as one that resets its stream, it wanted that."""
@@ -430,13 +453,12 @@ class Link:
                 run.spare()
 
     def _is_quiet(self) -> bool:
-        """Whether nothing is left to be waited for, but for streams whose handler is the caller."""
+        """Whether nothing is left to be waited for, but for streams whose handler waits for this itself."""
         if self.core.lanes or not self._work:
             return False
-        current = getcurrent()
         for live in self.core.streams.values():
             run = live.owner._handler
-            if run is None or run.greenlet is not current:
+            if run is None or run.greenlet not in self._closers:
                 return False
         return True
 

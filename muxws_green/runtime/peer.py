@@ -34,7 +34,7 @@ from muxws_green.runtime.identity import new_connection_id
 from muxws_green.runtime.link import Link
 from muxws_green.runtime.options import Options, checked_seconds, deadline
 from muxws_green.runtime.stats import LinkStats, Stats
-from muxws_green.runtime.stream import Stream
+from muxws_green.runtime.stream import Stream, check_code_and_reason
 from muxws_green.runtime.waitable import Waitable
 
 if TYPE_CHECKING:
@@ -145,6 +145,13 @@ class Peer(Waitable):
 
     def _done_event(self) -> Event:
         return self._closed
+
+    def rawlink(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback(self)` in the hub once it `is_closed`; soon, where it is already."""
+        if self._link is not None:
+            # Somebody is about to wait, and without a reader nothing would ever end.
+            self._link.start_reading()
+        super().rawlink(callback)
 
     # Registration
 
@@ -425,11 +432,14 @@ class Peer(Waitable):
 
         Raises:
             ValueError: `drain` is negative or NaN.
+            ProtocolError: A code that may not be sent.
+            TypeError: A reason that is no str.
         """
         self._close(ws_code=1000, reason=reason, drain=drain, code=code)
 
     def _close(self, *, ws_code: int, reason: str | None, drain: float, code: int = ResetCode.NO_ERROR) -> None:
         self._home.check()
+        check_code_and_reason(code, reason)
         drain = checked_seconds("drain", drain) or 0.0
         self._closing = True
         if self._supervisor is not None:
@@ -524,13 +534,12 @@ class Peer(Waitable):
         assert cause is not None
         self.close_cause = cause
         forgetting, self._forgetting = self._forgetting, {}
-        for forget in forgetting:
-            forget(self)
         supervisor = self._supervisor
-        if supervisor is not None and not supervisor.reports_losses:
-            return
-        will_retry = not self._closing and supervisor is not None and supervisor.will_retry()
-        self._report_close(CloseReason(cause.code, cause.reason, cause.was_clean, will_retry))
+        if supervisor is None or supervisor.reports_losses:
+            will_retry = not self._closing and supervisor is not None and supervisor.will_retry()
+            self._report_close(CloseReason(cause.code, cause.reason, cause.was_clean, will_retry))
+        for forget in forgetting:
+            guarded(lambda forget=forget: forget(self), "muxws conn=%s the end could not be told", self.id)  # type: ignore[misc]
 
     def _on_loss(self, forget: Callable[[Peer], object]) -> None:
         """Call `forget(self)` at the end of the present socket, from within `Link.terminate`: it must not switch."""

@@ -80,19 +80,24 @@ class Stream(Waitable):
     def closed(self) -> Event:
         """Set when the stream is closed: both sides have ended, it was reset, or the socket died."""
         if self._closed is None:
-            self._closed = Event()
-            if self._live.state not in LIVE:
-                self._closed.set()
+            self._closed = self._event(self._live.state not in LIVE)
         return self._closed
 
     @property
     def reply_headers_arrived(self) -> Event:
         """Set when `reply_headers` are final: at the answer's first frame, or when the stream closes."""
         if self._replied is None:
-            self._replied = Event()
-            if self._answer_seen or self._live.state not in LIVE:
-                self._replied.set()
+            self._replied = self._event(self._answer_seen or self._live.state not in LIVE)
         return self._replied
+
+    def _event(self, is_set: bool) -> Event:
+        event = Event()
+        if is_set:
+            event.set()
+        else:
+            # Somebody is about to wait, in a way that does not pass through here.
+            self._link.start_reading()
+        return event
 
     def _done_event(self) -> Event:
         return self.closed
@@ -223,10 +228,10 @@ class Stream(Waitable):
 
         Raises:
             ProtocolError: A code that may not be sent.
+            TypeError: A reason that is no str.
         """
         self._link.home.check()
-        if code == ResetCode.CONNECTION_CLOSED or isinstance(code, bool) or code not in _CODES:
-            raise ProtocolError(f"{code!r} is not a reset code that may be sent")
+        check_code_and_reason(code, reason)
         self._end_by_reset(code, reason, asked=True)
 
     def _end_by_reset(self, code: int, reason: str | None, *, asked: bool, payload: Any = ABSENT) -> None:
@@ -234,10 +239,13 @@ class Stream(Waitable):
         if live.state not in LIVE:
             return
         link = self._link
-        link.core.reset(live, code, reason, asked=asked, payload=payload)
-        link.wake_writer()
-        error = error_for_reset(code, reason, stream_id=self.id, payload=None if payload is ABSENT else payload)
-        self._fail(error)
+        link.stats.count_reset(code)
+        try:
+            link.core.reset(live, code, reason, asked=asked, payload=payload)
+        finally:
+            # Whatever a codec of the application's makes of the frame, nobody waits on this stream any longer.
+            link.wake_writer()
+            self._fail(error_for_reset(code, reason, stream_id=self.id, payload=None if payload is ABSENT else payload))
 
     def _cancel_if_live(self, reason: str) -> None:
         self._end_by_reset(ResetCode.CANCELLED, reason, asked=True)
@@ -467,7 +475,20 @@ class _Iteration:
             stream._link.home.run_here(stream._leave)
 
 
-_CODES = frozenset(int(code) for code in ResetCode)
+_CODES = frozenset(int(code) for code in ResetCode) - {int(ResetCode.CONNECTION_CLOSED)}
+
+
+def check_code_and_reason(code: int, reason: str | None) -> None:
+    """Do nothing for what may stand in a reset or a goaway of ours.
+
+    Raises:
+        ProtocolError: `code` may not be sent (PROTOCOL §3).
+        TypeError: `reason` is no str.
+    """
+    if isinstance(code, bool) or not isinstance(code, int) or code not in _CODES:
+        raise ProtocolError(f"{code!r} is not a reset code that may be sent")
+    if reason is not None and not isinstance(reason, str):
+        raise TypeError(f"a reason is a str, not {type(reason).__name__}")
 
 
 def checked_metadata(what: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -156,7 +156,10 @@ class Supervisor:
         if self._stopped:
             return False
         failures = self.attempt if self.state is SupervisorState.ESTABLISHED else self.attempt + 1
-        return self._policy.should_retry(failures)
+        # A policy that raises is asked again where that ends this greenlet, and then it is said.
+        policy = self._policy
+        verdict = guarded(lambda: policy.should_retry(failures), "muxws conn=%s should_retry raised", self._peer.id)
+        return verdict is not False
 
     def _enter(self, state: SupervisorState) -> None:
         self.state = state
