@@ -9,7 +9,7 @@ from typing import Any
 
 import gevent
 import pytest
-from gevent.event import Event
+from gevent.event import AsyncResult, Event
 
 from muxws_green import RemoteError
 from muxws_green.messaging import BadBodyError, Message, MessagePeer, UnknownMethodError, connect, serve
@@ -32,7 +32,7 @@ class Talk:
 def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
     seen: list[Message] = []
     stopped = Event()
-    arrived = gevent.event.AsyncResult()
+    arrived: AsyncResult[MessagePeer] = AsyncResult()
 
     def setup(peer: MessagePeer) -> None:
         peer.on("add", lambda message: seen.append(message) or sum(message.body))  # type: ignore[func-returns-value]
@@ -67,7 +67,9 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
             with running("tests.messaging.reference_peer", "dial") as child:
                 reference = Reference(child)
                 reference.do("dial", url=f"ws://127.0.0.1:{server.port}/")
-                yield Talk(arrived.get(), reference, seen, stopped)
+                caller = arrived.get()
+                assert caller is not None
+                yield Talk(caller, reference, seen, stopped)
                 server.drain(0.0)
                 reference.close()
 
