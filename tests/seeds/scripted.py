@@ -126,11 +126,11 @@ class Wire:
 
     def send_texts(self, *texts: str) -> None:
         """Messages as they are, all in one packet."""
-        self.sock.sendall(b"".join(frame(TEXT, text.encode(), masked=False) for text in texts))
+        self.sock.sendall(b"".join(frame(TEXT, text.encode(), masked=self._end.client) for text in texts))
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Send a close frame and the end of the stream."""
-        self.sock.sendall(close_frame(code, reason, masked=False))
+        self.sock.sendall(close_frame(code, reason, masked=self._end.client))
         self.drop()
 
     def drop(self) -> None:
@@ -373,7 +373,8 @@ class RawServer:
             if self._upgrade:
                 wire.upgrade()
             script(wire)
-        except Gone:
+        except (Gone, OSError):
+            wire.over.set()
             wire.sock.close()
 
     def stop(self) -> None:
