@@ -12,6 +12,7 @@ from typing import Any
 
 import muxws
 import muxws.errors
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from muxws.peer import Peer
@@ -22,6 +23,9 @@ from muxws_green.protocol.states import StreamState
 from muxws_green.protocol.streams import LiveStream
 from tests.differential.reference import PAIRS
 from tests.protocol.cores import End, audit
+
+# A failure is made small first, for which Hypothesis takes up to five minutes.
+pytestmark = [pytest.mark.slow, pytest.mark.watchdog(400)]
 
 SIZES = st.sampled_from([0, 1, 20, 150, 300, 700, 1_500, 3_000])
 MAX_PAYLOAD = 2_500
@@ -133,7 +137,7 @@ class AgainstReference(RuleBasedStateMachine):
         dialer=st.booleans(),
         cap=st.sampled_from([260, 260, 65_536]),
         limits=st.tuples(st.integers(1, 6), st.integers(1, 6)),
-        patience=st.sampled_from([10, 30, 1_000]),
+        patience=st.sampled_from([3, 10, 30, 1_000]),
     )
     def connect(self, name: str, dialer: bool, cap: int, limits: tuple[int, int], patience: int) -> None:
         ours, theirs = PAIRS[name]
@@ -148,11 +152,18 @@ class AgainstReference(RuleBasedStateMachine):
         self.heard: dict[int, list[Any]] = {}
         self.failed: set[int] = set()
         self.pongs = 0
+        self.answered: set[int] = set()
         reactions = self.end.recorder.reactions
         reactions["opened"] = lambda live, payload: self.heard.setdefault(live.id, []).append(payload)
+        reactions["answered"] = self.note_answer
         reactions["payload"] = lambda live, payload, _size: self.heard.setdefault(live.id, []).append(payload)
         reactions["failed"] = lambda live, _error: self.failed.add(live.id)
         reactions["pong"] = lambda _nonce: setattr(self, "pongs", self.pongs + 1)
+
+    def note_answer(self, live: LiveStream, _headers: dict[str, Any] | None) -> None:
+        assert live.local
+        assert live.id not in self.answered
+        self.answered.add(live.id)
 
     def value(self, size: int) -> str:
         self.values += 1

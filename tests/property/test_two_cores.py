@@ -20,6 +20,9 @@ from muxws_green.protocol.states import LIVE, StreamState
 from muxws_green.protocol.streams import LiveStream
 from tests.protocol.cores import CODECS, End, audit, pack
 
+# A failure is made small first, for which Hypothesis takes up to five minutes.
+pytestmark = [pytest.mark.slow, pytest.mark.watchdog(400)]
+
 CAP = 260
 #: Long enough for several fragments, and now and then for more than the other end takes.
 SIZES = st.sampled_from([0, 1, 20, 150, 300, 700, 1_500, 3_000])
@@ -72,7 +75,7 @@ class TwoCores(RuleBasedStateMachine):
         codec=st.sampled_from(CODECS),
         limits=st.tuples(st.integers(1, 6), st.integers(1, 6)),
         cap=st.sampled_from([CAP, CAP, 65_536]),
-        patience=st.sampled_from([10, 30, 1_000]),
+        patience=st.sampled_from([3, 10, 30, 1_000]),
     )
     def connect(self, codec: Any, limits: tuple[int, int], cap: int, patience: int) -> None:
         self.codec = codec
