@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from gevent import getcurrent
 from greenlet import greenlet
 
-from muxws_green.errors import StreamReset
+from muxws_green.errors import ResetCode, StreamReset
 from muxws_green.runtime.waiting import Parking, WaitList
 
 #: How many times the soft limit the hard one is.
@@ -24,7 +25,18 @@ class Inbox:
         refuse: Ends the stream for what it holds: called with the reason.
     """
 
-    __slots__ = ("_intake", "dropping", "ended", "error", "held_bytes", "items", "refuse", "taker", "waiters")
+    __slots__ = (
+        "_intake",
+        "dropping",
+        "ended",
+        "error",
+        "held_bytes",
+        "items",
+        "refuse",
+        "taken_at",
+        "taker",
+        "waiters",
+    )
 
     def __init__(self, intake: Intake, refuse: Callable[[str], None]) -> None:
         self._intake = intake
@@ -38,8 +50,10 @@ class Inbox:
         #: The reset that ended the stream.
         self.error: StreamReset | None = None
         self.waiters = WaitList(intake.parking)
-        #: The greenlet that took a payload last.
+        #: The greenlet that took a payload last, or took it upon itself to wait for one.
         self.taker: greenlet | None = None
+        #: When a payload was last taken during a pause.
+        self.taken_at = -math.inf
 
     def deliver(self, payload: Any, size: int) -> None:
         """A payload has arrived."""
@@ -97,14 +111,14 @@ class Intake:
         self.paused = False
         self._holders: dict[Inbox, None] = {}
         self._resume = WaitList(parking, counted=False)
-        self._progress = 0.0
         self._closed = False
 
     def hold(self, inbox: Inbox, size: int) -> None:
         """`size` bytes more are held in `inbox`."""
         self.held_bytes += size
         self._holders[inbox] = None
-        if self.held_bytes > self.hard_bytes:
+        # What somebody waits for at this moment is as good as taken.
+        if self.held_bytes > self.hard_bytes and not (inbox.waiters and inbox.held_bytes == size):
             self._end_biggest(f"more than {self.hard_bytes} bytes were waiting to be consumed")
 
     def release(self, inbox: Inbox, size: int) -> None:
@@ -113,8 +127,8 @@ class Intake:
         if not inbox.held_bytes:
             self._holders.pop(inbox, None)
         if self.paused:
-            self._progress = self.parking.clock.now()
-            if self.held_bytes <= self.soft_bytes // 2:
+            inbox.taken_at = self.parking.clock.now()
+            if self.held_bytes <= self.soft_bytes // 2 or self._biggest() is not inbox:
                 self._resume.wake()
 
     def pause(self) -> None:
@@ -125,14 +139,15 @@ class Intake:
         parking = self.parking
         told = parking.on_park
         parking.on_park = self._reconsider
-        self._progress = parking.clock.now()
+        began = parking.clock.now()
         try:
             while self.held_bytes > self.soft_bytes // 2 and not self._closed and not self._is_waited_for():
-                until = self._progress + self.pause_timeout
-                if not self._resume.wait(until) and parking.clock.now() >= self._progress + self.pause_timeout:
-                    # Nobody has taken anything, so whoever holds much is stuck; the others have waited long enough.
-                    while self._holders and self.held_bytes > self.soft_bytes // 2:
-                        self._end_biggest(f"nothing was consumed for {self.pause_timeout} s")
+                until = self._patience(began)
+                if not self._resume.wait(until) and parking.clock.now() >= self._patience(began):
+                    # Everybody else has waited long enough: whoever holds most pays, and reading goes on.
+                    self._end_biggest(f"nothing was consumed for {self.pause_timeout} s")
+                    if self.held_bytes <= self.soft_bytes:
+                        break
         finally:
             self.paused = False
             parking.on_park = told
@@ -141,6 +156,11 @@ class Intake:
         """The connection is over: a paused reader goes on, to find that out."""
         self._closed = True
         self._resume.wake()
+
+    def _patience(self, began: float) -> float:
+        """Until when the stream holding most may go on doing so, in a pause that began at `began`."""
+        biggest = self._biggest()
+        return (began if biggest is None else max(began, biggest.taken_at)) + self.pause_timeout
 
     def _biggest(self) -> Inbox | None:
         return max(self._holders, key=lambda inbox: inbox.held_bytes, default=None)
@@ -157,5 +177,8 @@ class Intake:
     def _end_biggest(self, why: str) -> None:
         biggest = self._biggest()
         if biggest is not None:
+            reason = f"{why}; read faster, or give this stream a connection of its own"
             biggest.drop()
-            biggest.refuse(f"{why}; read faster, or give this stream a connection of its own")
+            biggest.refuse(reason)
+            # Where the stream had closed before, its consumer must not take what is left for everything.
+            biggest.close(StreamReset(reason, code=ResetCode.CANCELLED))

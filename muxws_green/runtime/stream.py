@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gevent import getcurrent
 from gevent.event import Event
 from zope.interface import implementer
 
@@ -339,6 +340,8 @@ class Stream(Waitable):
         """What `Peer.request` returns: exactly one payload, when the remote has ended."""
         self._claim = "request"
         inbox = self._inbox
+        # It takes nothing before the end, for which reading has to go on however much there is.
+        inbox.taker = getcurrent()
         while True:
             if len(inbox.items) > 1:
                 self._end_by_reset(ResetCode.PROTOCOL_ERROR, "a request takes exactly one payload", asked=True)
