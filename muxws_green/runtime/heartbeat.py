@@ -111,9 +111,12 @@ class Heartbeat:
         assert beat is not None
         now = self._clock.now()
         self._note_life(now)
+        nonce, dying = None, False
         try:
             nonce = beat.look(now)
         except HeartbeatTimeoutError:
+            dying = True
+        if dying:
             return self._bury()
         if nonce is not None:
             self._ping(nonce, now, beat)
