@@ -268,17 +268,23 @@ class RawServer:
         clock: Stamps what happens.
         upgrade: Answer requests with a 101 before the script; False leaves that to the script.
         receive_buffer_bytes: What the kernel takes for a script that does not read; None: whatever it likes.
+        port: Where to listen; 0 lets the kernel choose.
     """
 
     def __init__(
-        self, clock: IClock, *scripts: Script, upgrade: bool = True, receive_buffer_bytes: int | None = None
+        self,
+        clock: IClock,
+        *scripts: Script,
+        upgrade: bool = True,
+        receive_buffer_bytes: int | None = None,
+        port: int = 0,
     ) -> None:
         self.scripts = list(scripts)
         self.wires: list[Wire] = []
         self._clock = clock
         self._upgrade = upgrade
         self._receive_buffer_bytes = receive_buffer_bytes
-        self._port = 0
+        self._port = port
         self._server: _KeepingServer | None = None
         self.open()
 
