@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from muxws_green.errors import ResetCode, known_reset_code
+
+#: What resets with a code that is no `ResetCode` are counted under: a remote may send any number.
+UNKNOWN_CODE = -1
+
 
 @dataclass(slots=True)
 class LinkStats:
@@ -26,7 +31,8 @@ class LinkStats:
 
     def count_reset(self, code: int) -> None:
         """One more stream ended by a reset with this code."""
-        self.resets[int(code)] += 1
+        known = known_reset_code(code)
+        self.resets[int(known) if isinstance(known, ResetCode) else UNKNOWN_CODE] += 1
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Stats:
         bytes_sent, bytes_received: Bytes on the socket, WebSocket framing included, TLS not.
         streams_opened, streams_accepted: Streams by who opened them.
         live_streams: Live streams now.
-        resets: Streams ended by a reset of either side, by code.
+        resets: Streams ended by a reset of either side, by code; -1 is whatever is no `ResetCode`.
         queued_bytes: Encoded bytes that wait to be sent.
         held_bytes: Encoded bytes of payloads that have arrived and were not consumed.
         late_frames: Frames for streams that had closed here, ignored.
