@@ -105,7 +105,7 @@ class ReconnectingClient:
         self._was_up = False
         self._stopped = False
         self._changed = Event()
-        self._turns = Callbacks(lambda: f"callbacks of {self!r}")
+        self._turns = Callbacks(lambda: "callbacks of a client")
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "connected" if self._up is not None else "not connected"

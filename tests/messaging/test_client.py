@@ -554,8 +554,9 @@ def test_stop_returns_when_everything_has_been_told(clock, service, client) -> N
 
 
 def test_stop_does_not_wait_for_ever_for_a_callback(clock, service, client, caplog) -> None:
+    gate = Event()
     agent = client(service().url)
-    agent.on_event(lambda event: Event().wait())
+    agent.on_event(lambda event: gate.wait())
     agent.start()
     agent.wait_connected(5.0)
     with caplog.at_level(logging.WARNING, "muxws"):
@@ -563,6 +564,8 @@ def test_stop_does_not_wait_for_ever_for_a_callback(clock, service, client, capl
     assert clock.now() == CALLBACK_SECONDS
     assert "does not wait any longer" in caplog.text
     assert agent.peer.is_closed
+    gate.set()
+    clock.settle()
 
 
 def test_calls_that_wait_for_a_setup_which_will_not_run_are_refused(clock, service, client) -> None:
