@@ -72,7 +72,8 @@ class Hooks:
                 connection_id,
             )
         if frame_logger.isEnabledFor(logging.DEBUG):
-            frame_logger.debug(frame_line(connection_id, direction, frame, byte_length))
+            line = frame_line(connection_id, direction, frame, byte_length)
+            guarded(lambda: frame_logger.debug(line), "muxws conn=%s a log handler raised", connection_id)
 
     def open_headers(self, headers: Mapping[str, Any] | None, payload: Any) -> dict[str, Any] | None:
         """The headers of an `open` as the interceptors leave them; None where there are none."""

@@ -489,7 +489,9 @@ class Link:
         stream = Stream(self, live, headers, None)
         live.owner = stream
         self.stats.streams_accepted += 1
-        self.hooks.incoming_headers(self.id, headers, stream)
+        if self._stream_handler() is not None:
+            # Without a handler it is about to be refused.
+            self.hooks.incoming_headers(self.id, headers, stream)
 
     def opened(self, live: LiveStream, payload: Any) -> None:
         """Start the handler of a stream whose opening payload is whole."""
