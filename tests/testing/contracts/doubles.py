@@ -9,15 +9,15 @@ import pytest
 
 from muxws_green.testing.contracts.promises import said
 
-Breaks = dict[Callable[..., None], list[Any]]
+#: By promise: doubles that break it, each with a part of what is to be said about it.
+Breaks = dict[Callable[..., None], list[tuple[Any, str]]]
 
 
-def breaks(doubles: Breaks, *promises: Callable[..., None]) -> Callable[[Any], Any]:
+def breaks(doubles: Breaks, promise: Callable[..., None], complaint: str) -> Callable[[Any], Any]:
     """Enter a double under the promise that it breaks."""
 
     def enter(double: Any) -> Any:
-        for promise in promises:
-            doubles.setdefault(promise, []).append(double)
+        doubles.setdefault(promise, []).append((double, complaint))
         return double
 
     return enter
@@ -26,22 +26,22 @@ def breaks(doubles: Breaks, *promises: Callable[..., None]) -> Callable[[Any], A
 def every_double(doubles: Breaks) -> pytest.MarkDecorator:
     """Run a test with each promise and each double that breaks it."""
     return pytest.mark.parametrize(
-        "promise,double",
+        "promise,double,complaint",
         [
-            pytest.param(promise, double, id=f"{promise.__name__}-{double.__name__}")
+            pytest.param(promise, double, complaint, id=f"{promise.__name__}-{double.__name__}")
             for promise, broken in doubles.items()
-            for double in broken
+            for double, complaint in broken
         ],
     )
 
 
-def assert_rejected(promise: Callable[..., None], check: Callable[[], None]) -> None:
-    """The check fails, and for that promise."""
+def assert_rejected(promise: Callable[..., None], complaint: str, check: Callable[[], None]) -> None:
+    """The check fails, for that promise, and says what came in its place."""
     with pytest.raises(AssertionError) as caught:
         check()
     text = str(caught.value)
     assert text.startswith(f"{said(promise)}: "), text
-    assert len(text) > len(said(promise)) + 5
+    assert complaint in text.removeprefix(said(promise)), text
 
 
 def assert_all_are_broken(promises: Iterable[Callable[..., None]], doubles: Breaks) -> None:

@@ -30,13 +30,13 @@ class Broken(IdleBeat):
         self.began = now
 
 
-@breaks(DOUBLES, suite.pings)
+@breaks(DOUBLES, suite.pings, "used twice")
 class SaysTheSame(Broken):
     def look(self, now):
         return super().look(now) and "again"
 
 
-@breaks(DOUBLES, suite.pings)
+@breaks(DOUBLES, suite.pings, "the nonces were")
 class SaysNumbers(Broken):
     numbers = count()
 
@@ -44,19 +44,25 @@ class SaysNumbers(Broken):
         return super().look(now) and next(self.numbers)
 
 
-@breaks(DOUBLES, suite.pings)
+@breaks(DOUBLES, suite.pings, "time would stand still")
 class StandsStill(Broken):
     def due(self):
         return self.began
 
 
-@breaks(DOUBLES, suite.pings)
+@breaks(DOUBLES, suite.pings, "due is None")
 class WaitsForWord(Broken):
     def due(self):
         return None
 
 
-@breaks(DOUBLES, suite.finds_the_dead)
+@breaks(DOUBLES, suite.pings, "it was not")
+class NeverPings(Broken):
+    def look(self, now):
+        super().look(now)
+
+
+@breaks(DOUBLES, suite.finds_the_dead, "it was alive after")
 class NeverGivesUp(Broken):
     def look(self, now):
         try:
@@ -66,7 +72,7 @@ class NeverGivesUp(Broken):
             return None
 
 
-@breaks(DOUBLES, suite.finds_the_dead)
+@breaks(DOUBLES, suite.finds_the_dead, "the code was 1000")
 class GivesAnotherCode(Broken):
     def look(self, now):
         try:
@@ -75,13 +81,13 @@ class GivesAnotherCode(Broken):
             raise HeartbeatTimeoutError(str(error), code=1000) from None
 
 
-@breaks(DOUBLES, suite.spares_who_answers)
+@breaks(DOUBLES, suite.spares_who_answers, "it was found dead after")
 class DoesNotListen(Broken):
     def received(self, now):
         pass
 
 
-@breaks(DOUBLES, suite.spares_who_answers)
+@breaks(DOUBLES, suite.spares_who_answers, "it was pinged")
 class StopsAsking(Broken):
     answers = 0
 
@@ -95,7 +101,7 @@ class StopsAsking(Broken):
         return super().look(now)
 
 
-@breaks(DOUBLES, suite.spares_who_was_not_asked)
+@breaks(DOUBLES, suite.spares_who_was_not_asked, "the first look")
 class JudgesBySilence(Broken):
     def __init__(self, now, nonces) -> None:
         super().__init__(now, nonces)
@@ -111,7 +117,7 @@ class JudgesBySilence(Broken):
         return super().look(now)
 
 
-@breaks(DOUBLES, suite.may_be_asked_again)
+@breaks(DOUBLES, suite.may_be_asked_again, "was asked for")
 class AsksAtEachLook(Broken):
     numbers = count()
 
@@ -119,7 +125,7 @@ class AsksAtEachLook(Broken):
         return super().look(now) or f"more {next(self.numbers)}"
 
 
-@breaks(DOUBLES, suite.may_be_asked_again)
+@breaks(DOUBLES, suite.may_be_asked_again, "dead at the next look")
 class CountsLooks(Broken):
     looks = 0
 
@@ -130,7 +136,15 @@ class CountsLooks(Broken):
         return super().look(now)
 
 
-@breaks(DOUBLES, suite.believes_what_came_late)
+@breaks(DOUBLES, suite.may_be_asked_again, "in place of")
+class IsPutOff(Broken):
+    def look(self, now):
+        if now == self._looked and self._pinged is not None:
+            self._deadline += 1.0
+        return super().look(now)
+
+
+@breaks(DOUBLES, suite.believes_what_came_late, "though something had been received")
 class IsStubborn(Broken):
     verdict = False
 
@@ -144,7 +158,7 @@ class IsStubborn(Broken):
             raise
 
 
-@breaks(DOUBLES, suite.believes_what_came_late)
+@breaks(DOUBLES, suite.believes_what_came_late, "did not raise")
 class Forgets(Broken):
     def look(self, now):
         try:
@@ -154,13 +168,13 @@ class Forgets(Broken):
             raise
 
 
-@breaks(DOUBLES, suite.waits_for_what_leaves)
+@breaks(DOUBLES, suite.waits_for_what_leaves, "while bytes were leaving")
 class DoesNotWait(Broken):
     def leaving(self, now):
         pass
 
 
-@breaks(DOUBLES, suite.waits_for_what_leaves)
+@breaks(DOUBLES, suite.waits_for_what_leaves, "never found dead")
 class WaitsForEver(Broken):
     def leaving(self, now):
         self._deadline = now + 1e9
@@ -177,21 +191,21 @@ class Hurries(Broken):
         return super().look(now)
 
 
-@breaks(DOUBLES, suite.tells_when_to_look)
+@breaks(DOUBLES, suite.tells_when_to_look, "sent at")
 class HurriesAfterSending(Hurries):
     def sent(self, now):
         super().sent(now)
         self.soon = now + 1.0
 
 
-@breaks(DOUBLES, suite.tells_when_to_look)
+@breaks(DOUBLES, suite.tells_when_to_look, "received at")
 class HurriesAfterReceiving(Hurries):
     def received(self, now):
         super().received(now)
         self.soon = now + 1.0
 
 
-@breaks(DOUBLES, suite.connections_are_apart)
+@breaks(DOUBLES, suite.connections_are_apart, "beside another connection")
 class Shares(Broken):
     everybody: ClassVar[WeakSet[Broken]] = WeakSet()
 
@@ -204,13 +218,13 @@ class Shares(Broken):
             Broken.received(each, now)
 
 
-@breaks(DOUBLES, suite.time_is_relative)
+@breaks(DOUBLES, suite.time_is_relative, "it was due at")
 class LikesRoundTimes(Broken):
     def due(self):
         return math.ceil(super().due() / 7) * 7
 
 
-@breaks(DOUBLES, suite.time_is_relative)
+@breaks(DOUBLES, suite.time_is_relative, "did something else later")
 class AsksInTheMorning(Broken):
     def look(self, now):
         if self.began < 2000.0 or now < self.began + 10.0:
@@ -246,8 +260,8 @@ def test_ours_keep_it_whatever_they_are_told(policy):
 
 
 @every_double(DOUBLES)
-def test_a_broken_double_is_rejected(promise, double):
-    assert_rejected(promise, lambda: check_heartbeat_policy(Policy(double)))
+def test_a_broken_double_is_rejected(promise, double, complaint):
+    assert_rejected(promise, complaint, lambda: check_heartbeat_policy(Policy(double)))
 
 
 def test_every_promise_has_a_double_that_breaks_it():
