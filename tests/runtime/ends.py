@@ -9,10 +9,14 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
+from zope.interface import implementer
 
-from muxws_green import Peer
-from muxws_green.testing import peer_pair
-from muxws_green.transports.memory import MemoryTransport
+from muxws_green import Peer, Reconnect
+from muxws_green.interfaces import IDialer
+from muxws_green.runtime.options import Options
+from muxws_green.runtime.supervisor import Hello, Supervisor
+from muxws_green.testing import established_peer, peer_pair
+from muxws_green.transports.memory import MemoryTransport, memory_pair
 
 #: Never reached where the code is right, in seconds.
 PATIENCE = 5.0
@@ -107,3 +111,42 @@ def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> gevent.G
             return error
 
     return gevent.spawn(run)
+
+
+@implementer(IDialer)
+class MemoryDialer:
+    """Dials in memory; `accepted` is told of each far end before its connection is used.
+
+    Args:
+        options: Those of both ends.
+        accepted: Called with the far peer.
+    """
+
+    def __init__(self, options: Options, accepted: Callable[[Peer], object] = lambda peer: None) -> None:
+        self.options = options
+        self.accepted = accepted
+        #: The near and the far transport, and the far peer, of each socket so far.
+        self.dials: list[tuple[MemoryTransport, MemoryTransport, Peer]] = []
+        #: What the next dials raise; None: they succeed.
+        self.error: Exception | None = None
+
+    def dial(self) -> MemoryTransport:
+        if self.error is not None:
+            raise self.error
+        near, far = memory_pair()
+        peer = established_peer(far, self.options, dialer=False)
+        self.dials.append((near, far, peer))
+        self.accepted(peer)
+        return near
+
+
+def dialled(dialer: MemoryDialer, *, reconnect: Any = None, hello: Any = None, first_dial: str = "raise") -> Peer:
+    """A peer that `dialer` dials, with its Supervisor started; established unless `first_dial` is `"retry"`."""
+    peer = Peer(dialer.options, dialer=True)
+    greeting = None if hello is None else Hello(dialer.options.codec.encode_payload(hello), None, 10.0)
+    policy = Reconnect(jitter=0.0) if reconnect is None else reconnect
+    peer._supervisor = Supervisor(peer, dialer, policy, hello=greeting, first_dial=first_dial)
+    peer._supervisor.start()
+    if first_dial == "raise":
+        peer._supervisor.wait_first()
+    return peer
