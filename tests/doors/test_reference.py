@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,14 @@ BIG_BYTES = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def find_reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Reference]]:
-    """Gives the reference's dialer for a codec; it trusts the authority of these tests."""
+def references(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Reference]]:
+    """The reference's dialer for each codec; it trusts the authority of these tests."""
     bundle = tmp_path_factory.mktemp("authority") / "pem"
     authority().cert_pem.write_to_path(str(bundle))
-    references: dict[str, Reference] = {}
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setenv("SSL_CERT_FILE", str(bundle))
-
-        def find(codec_name: str) -> Reference:
-            if codec_name not in references:
-                references[codec_name] = stack.enter_context(reference_client(codec_name))
-            return references[codec_name]
-
-        yield find
+        running = {codec: stack.enter_context(reference_client(codec)) for codec in CODECS}
+        yield running
 
 
 def exported(rows: int) -> dict[str, Any]:
@@ -56,10 +50,8 @@ def failed(rows: int, message: str) -> dict[str, Any]:
 @pytest.mark.host
 @by_codec
 @pytest.mark.parametrize("place", DOORS, indirect=True, ids=str)
-def test_the_references_dialer_at_every_door(
-    place: Served, codec_name: str, find_reference: Callable[[str], Reference]
-) -> None:
-    reference = find_reference(codec_name)
+def test_the_references_dialer_at_every_door(place: Served, codec_name: str, references: dict[str, Reference]) -> None:
+    reference = references[codec_name]
     reference.do("dial", url=place.url("/ws" if codec_name == "json" else f"/ws-{codec_name}"))
     assert reference.do("many", count=CALLS) == [{"do": "echo", "n": n} for n in range(CALLS)]
     assert reference.do("rows", count=100) == exported(100)
