@@ -13,6 +13,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
+from http.client import HTTPException, LineTooLong
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -26,6 +27,7 @@ from muxws_green.runtime import roster
 from muxws_green.runtime.options import checked_seconds
 from muxws_green.transports.acceptor import SERVER_KEY
 from muxws_green.transports.upgradable import upgradable
+from muxws_green.websocket.handshake import MAX_HEAD_BYTES
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -219,6 +221,21 @@ class _HeadTimeout(gevent.Timeout):
     """The head of a request has not come in time, or nobody waits for it any more."""
 
 
+class _Head:
+    """The headers of one request, as lines; pywsgi bounds each of them, and this all of them together."""
+
+    def __init__(self, rfile: Any) -> None:
+        self._rfile = rfile
+        self._left = MAX_HEAD_BYTES
+
+    def readline(self, limit: int) -> bytes:
+        line: bytes = self._rfile.readline(min(limit, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise LineTooLong("head")
+        return line
+
+
 class _Handler(pywsgi.WSGIHandler):
     """One connection of a `Server`."""
 
@@ -241,9 +258,15 @@ class _Handler(pywsgi.WSGIHandler):
         return super().read_requestline()
 
     def read_request(self, raw_requestline: str) -> Any:
+        rfile: Any = self.rfile
+        self.rfile = _Head(rfile)
         try:
             return super().read_request(raw_requestline)
+        except HTTPException as error:
+            # Too many headers. A ValueError is what is answered with 400 and logged without a traceback.
+            raise ValueError(str(error)) from None
         finally:
+            self.rfile = rfile
             self._unwatch()
 
     def let_go(self) -> bool:
