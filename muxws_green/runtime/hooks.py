@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from muxws_green.protocol.frames import FRAME_TYPES, Frame, from_mapping
 from muxws_green.runtime.guard import guarded
+from muxws_green.runtime.options import check_callable
 from muxws_green.runtime.stream import checked_metadata
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Hooks:
 
     def on_frame(self, hook: FrameHook) -> None:
         """Call `hook(direction, frame, byte_length)` for every frame."""
+        check_callable("an on_frame hook", hook)
         self._frames.append(hook)
 
     def intercept_open(self, interceptor: OpenInterceptor) -> Callable[[], None]:
@@ -129,6 +131,7 @@ class Hooks:
 
 
 def _register(entries: dict[object, Any], entry: Any) -> Callable[[], None]:
+    check_callable("an interceptor", entry)
     token = object()
     entries[token] = entry
 

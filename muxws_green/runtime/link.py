@@ -134,6 +134,14 @@ class Link:
             return self._heartbeat.last_round_trip
         return self.pings.last_round_trip
 
+    def counts(self) -> LinkStats:
+        """What has been counted up to now."""
+        stats = self.stats
+        stats.bytes_sent = self.transport.sent_bytes
+        stats.bytes_received = self.transport.received_bytes
+        stats.late_frames = self.core.late_frames
+        return stats
+
     # Reading
 
     def start_reading(self) -> None:

@@ -63,6 +63,27 @@ def checked_count(name: str, value: int) -> int:
     return value
 
 
+def check_callable(name: str, value: object) -> None:
+    """Do nothing for what can be called.
+
+    Raises:
+        TypeError: It cannot, which would show only when it is needed.
+    """
+    if not callable(value):
+        raise TypeError(f"{name} is called, which {value!r} cannot be")
+
+
+def check_methods(name: str, value: object, *methods: str) -> None:
+    """Do nothing for an object that has these methods.
+
+    Raises:
+        TypeError: It lacks one.
+    """
+    for method in methods:
+        if isinstance(value, type) or not callable(getattr(value, method, None)):
+            raise TypeError(f"{name} needs a method {method}(), which {value!r} has not")
+
+
 @dataclass(frozen=True)
 class Options:
     """The settings of one peer; every default is the public one.
@@ -75,13 +96,14 @@ class Options:
         send_buffer_bytes: What may be queued to be sent before senders wait.
         receive_buffer_bytes: What may be delivered and not consumed before the reader pauses; four times as much ends
             the stream that holds most.
-        receive_pause_timeout: Seconds that a pause may last without any consumer making progress.
+        receive_pause_timeout: Seconds that a pause may last without progress on the stream that holds most.
         error_serializer: Makes the payload of a failed handler's reset; None: the default one.
         heartbeat: The heartbeat policy; None sends no pings.
         clock: The source of time.
 
     Raises:
         ValueError: A limit is not a positive whole number, a duration is negative or NaN.
+        TypeError: The heartbeat, the clock or the serializer is none.
         ProtocolError: `max_frame_bytes` cannot hold an envelope and one unit of payload.
     """
 
@@ -103,5 +125,8 @@ class Options:
         checked_count("receive_buffer_bytes", self.receive_buffer_bytes)
         checked_seconds("receive_pause_timeout", self.receive_pause_timeout)
         checked_cap(self.max_frame_bytes, self.codec)
-        if self.error_serializer is not None and not callable(self.error_serializer):
-            raise TypeError(f"error_serializer is called with the exception; {self.error_serializer!r} cannot be")
+        check_methods("clock", self.clock, "now", "sleep", "call_later", "watch")
+        if self.heartbeat is not None:
+            check_methods("heartbeat", self.heartbeat, "start")
+        if self.error_serializer is not None:
+            check_callable("error_serializer", self.error_serializer)

@@ -32,7 +32,7 @@ from muxws_green.runtime.hooks import (
 )
 from muxws_green.runtime.identity import new_connection_id
 from muxws_green.runtime.link import Link
-from muxws_green.runtime.options import Options, checked_seconds, deadline
+from muxws_green.runtime.options import Options, check_callable, checked_seconds, deadline
 from muxws_green.runtime.stats import LinkStats, Stats
 from muxws_green.runtime.stream import Stream, check_code_and_reason
 from muxws_green.runtime.waitable import Waitable
@@ -83,7 +83,6 @@ class Peer(Waitable):
         self._supervisor: Supervisor | None = None
         self._finish: Callable[[], Any] = list
         self._past = LinkStats()
-        self._past_bytes = (0, 0)
 
     def __repr__(self) -> str:
         role = "dialer" if self._dialer else "acceptor"
@@ -124,21 +123,22 @@ class Peer(Waitable):
     @property
     def stats(self) -> Stats:
         """The figures of this moment."""
-        link, past = self._link, self._past
-        now = link.stats if link is not None else LinkStats()
-        sent, received = self._past_bytes
+        link, counts = self._link, LinkStats()
+        counts.add(self._past)
+        if link is not None:
+            counts.add(link.counts())
         return Stats(
-            frames_sent=past.frames_sent + now.frames_sent,
-            frames_received=past.frames_received + now.frames_received,
-            bytes_sent=sent + (link.transport.sent_bytes if link is not None else 0),
-            bytes_received=received + (link.transport.received_bytes if link is not None else 0),
-            streams_opened=past.streams_opened + now.streams_opened,
-            streams_accepted=past.streams_accepted + now.streams_accepted,
+            frames_sent=counts.frames_sent,
+            frames_received=counts.frames_received,
+            bytes_sent=counts.bytes_sent,
+            bytes_received=counts.bytes_received,
+            streams_opened=counts.streams_opened,
+            streams_accepted=counts.streams_accepted,
             live_streams=len(link.core.streams) if link is not None else 0,
-            resets=dict(past.resets + now.resets),
+            resets=dict(counts.resets),
             queued_bytes=link.core.lanes.queued_bytes if link is not None else 0,
             held_bytes=link.intake.held_bytes if link is not None else 0,
-            late_frames=link.core.late_frames if link is not None else 0,
+            late_frames=counts.late_frames,
             last_round_trip=link.last_round_trip if link is not None else None,
             reconnects=self._supervisor.reconnects if self._supervisor is not None else 0,
         )
@@ -174,6 +174,7 @@ class Peer(Waitable):
         """
 
         def register(function: H) -> H:
+            check_callable("the on_stream handler", function)
             if self._handler is not None:
                 logger.warning("muxws conn=%s the on_stream handler is replaced by %r", self.id, function)
             self._handler = (function, stop)
@@ -187,6 +188,7 @@ class Peer(Waitable):
         Registered on a peer that `is_closed`, it is called before this returns, with the last reason. Callbacks run one
         after another in a greenlet of their own and may block; what they raise is logged.
         """
+        check_callable("an on_close callback", callback)
         self._close_callbacks.append(callback)
         final = self._final
         if final is not None:
@@ -199,6 +201,7 @@ class Peer(Waitable):
 
         When it runs the hello has been acknowledged. No stream survived; open anew what is needed.
         """
+        check_callable("an on_reconnect callback", callback)
         self._reconnect_callbacks.append(callback)
         return callback
 
@@ -526,9 +529,7 @@ class Peer(Waitable):
     def _link_ended(self, link: Link) -> None:
         """From within `Link.terminate`: never switches."""
         self._established = False
-        self._past.add(link.stats)
-        sent, received = self._past_bytes
-        self._past_bytes = (sent + link.transport.sent_bytes, received + link.transport.received_bytes)
+        self._past.add(link.counts())
         self._link = None
         cause = link.cause
         assert cause is not None

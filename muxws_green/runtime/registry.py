@@ -11,7 +11,7 @@ from typing import Any
 from zope.interface import implementer
 
 from muxws_green.errors import ConnectionGoingAway, ConnectionLost
-from muxws_green.interfaces import ICodec, IRegistry
+from muxws_green.interfaces import IRegistry
 from muxws_green.runtime.peer import Peer
 
 logger = logging.getLogger("muxws.registry")
@@ -40,12 +40,12 @@ class PeerRegistry:
     """
 
     def __init__(self) -> None:
-        self._tags: dict[Peer, dict[str, Any]] = {}
-        self._index: dict[tuple[str, Any], dict[Peer, None]] = {}
+        self._groups: dict[Peer, list[_Group]] = {}
+        self._index: dict[_Group, _Group] = {}
 
     def __len__(self) -> int:
         """How many peers are registered."""
-        return len(self._tags)
+        return len(self._groups)
 
     def register(self, peer: Peer) -> None:
         """Index `peer` by every hashable tag that it has now, in place of what was known of it.
@@ -55,22 +55,21 @@ class PeerRegistry:
         self.deregister(peer)
         if not peer.is_open:
             return
-        tags = {name: value for name, value in peer.tags.items() if _is_hashable(value)}
-        self._tags[peer] = tags
-        for entry in tags.items():
-            self._index.setdefault(entry, {})[peer] = None
+        groups = self._groups[peer] = []
+        for name, value in peer.tags.items():
+            asked = _group(name, value)
+            if asked is not None:
+                group = self._index.setdefault(asked, asked)
+                group.peers[peer] = None
+                groups.append(group)
         peer._on_loss(self.deregister)
 
     def deregister(self, peer: Peer) -> None:
         """Forget `peer`; nothing where it is unknown."""
-        tags = self._tags.pop(peer, None)
-        if tags is None:
-            return
-        for entry in tags.items():
-            peers = self._index[entry]
-            peers.pop(peer, None)
-            if not peers:
-                del self._index[entry]
+        for group in self._groups.pop(peer, ()):
+            group.peers.pop(peer, None)
+            if not group.peers:
+                self._index.pop(group, None)
 
     @contextmanager
     def registered(self, peer: Peer) -> Iterator[Peer]:
@@ -88,12 +87,14 @@ class PeerRegistry:
             tags: Names and values; none: all registered peers. A value that cannot be hashed matches nobody.
         """
         if not tags:
-            return [peer for peer in self._tags if peer.is_open]
+            return [peer for peer in self._groups if peer.is_open]
         groups: list[Mapping[Peer, None]] = []
-        for entry in tags.items():
-            if not _is_hashable(entry[1]) or entry not in self._index:
+        for name, value in tags.items():
+            asked = _group(name, value)
+            group = None if asked is None else self._index.get(asked)
+            if group is None:
                 return []
-            groups.append(self._index[entry])
+            groups.append(group.peers)
         smallest = min(groups, key=len)
         return [peer for peer in smallest if peer.is_open and all(peer in group for group in groups)]
 
@@ -112,15 +113,15 @@ class PeerRegistry:
             TypeError, ValueError: A codec cannot encode the payload; nobody was sent anything.
         """
         peers = self.peers_for(**tags)
-        encoded: dict[ICodec, str | bytes] = {}
+        encoded: dict[int, str | bytes] = {}
         for peer in peers:
             codec = peer._options.codec
-            if codec not in encoded:
-                encoded[codec] = codec.encode_payload(payload)
+            if id(codec) not in encoded:
+                encoded[id(codec)] = codec.encode_payload(payload)
         queued = skipped = closed = 0
         for peer in peers:
             try:
-                peer._notify_encoded(encoded[peer._options.codec], payload, headers)
+                peer._notify_encoded(encoded[id(peer._options.codec)], payload, headers)
             except BlockingIOError:
                 skipped += 1
             except (ConnectionLost, ConnectionGoingAway):
@@ -134,9 +135,26 @@ class PeerRegistry:
         return Notified(queued, skipped, closed)
 
 
-def _is_hashable(value: Any) -> bool:
+class _Group:
+    """The peers that have one tag. It is hashed once, as the application's objects may change, or raise, later."""
+
+    __slots__ = ("_hash", "_tag", "peers")
+
+    def __init__(self, name: str, value: Any) -> None:
+        self._tag = (name, value)
+        self._hash = hash(self._tag)
+        self.peers: dict[Peer, None] = {}
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Group) and self._tag == other._tag
+
+
+def _group(name: str, value: Any) -> _Group | None:
+    """An empty group for a tag; None where the value cannot be hashed."""
     try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+        return _Group(name, value)
+    except Exception:  # a TypeError, or whatever an object of the application's raises
+        return None

@@ -13,10 +13,13 @@ UNKNOWN_CODE = -1
 
 @dataclass(slots=True)
 class LinkStats:
-    """The counts that a connection keeps as it goes; the rest of `Stats` is read where it lives."""
+    """The counts of a connection, or of all connections of a peer; the rest of `Stats` is read where it lives."""
 
     frames_sent: int = 0
     frames_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    late_frames: int = 0
     streams_opened: int = 0
     streams_accepted: int = 0
     resets: Counter[int] = field(default_factory=Counter)
@@ -25,6 +28,9 @@ class LinkStats:
         """Count what another connection counted."""
         self.frames_sent += other.frames_sent
         self.frames_received += other.frames_received
+        self.bytes_sent += other.bytes_sent
+        self.bytes_received += other.bytes_received
+        self.late_frames += other.late_frames
         self.streams_opened += other.streams_opened
         self.streams_accepted += other.streams_accepted
         self.resets += other.resets

@@ -392,8 +392,15 @@ class Stream(Waitable):
         raise StreamTimeout(f"stream {self.id} was not answered within {timeout} s", stream_id=self.id)
 
     def _is_unattended(self) -> bool:
-        """Whether nobody waits on it or iterates it, and it is no `notify`, whose answer nobody wanted."""
-        return self._claim not in ("notify", "request") and not self._inbox.waiters and not self._iterated
+        """Whether nobody waits on it, sends on it or iterates it, and it is no `notify`, whose answer nobody wanted."""
+        events = [event for event in (self._closed, self._replied) if event is not None]
+        return not (
+            self._claim in ("notify", "request")
+            or self._iterated
+            or self._inbox.waiters
+            or any(event.linkcount() for event in events)
+            or self._link.outlet.is_awaited(self._live)
+        )
 
     def _discard_answers(self, use: str) -> None:
         """Nobody will ask for what the remote answers."""

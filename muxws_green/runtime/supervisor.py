@@ -21,6 +21,7 @@ from muxws_green.interfaces import IBackoffPolicy, IDialer
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
 from muxws_green.runtime.guard import guarded
+from muxws_green.runtime.options import check_callable, check_methods
 from muxws_green.runtime.session import Session
 from muxws_green.runtime.waiting import Parking, WaitList
 
@@ -72,6 +73,9 @@ class Supervisor:
         first_dial: `"raise"` ends with the first failure before a connection was ever established; `"retry"` goes on.
         draw: Random numbers in [-1, 1) for the jitter.
 
+    Raises:
+        TypeError: The policy or `retry_if` is none.
+
     Attributes:
         state: What it is at.
         attempt: Failed attempts since the last established connection.
@@ -91,6 +95,9 @@ class Supervisor:
         first_dial: str = "raise",
         draw: Callable[[], float] = uniform,
     ) -> None:
+        check_methods("reconnect", policy, "delay", "should_retry")
+        if retry_if is not None:
+            check_callable("retry_if", retry_if)
         self.state = SupervisorState.CONNECTING
         self.attempt = 0
         self.next_delay: float | None = None
