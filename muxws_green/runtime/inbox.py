@@ -96,6 +96,10 @@ class Intake:
     The reader pauses while the soft limit is passed, unless the greenlet that consumes the stream holding most is
     itself waiting for something that reading must bring. A stream that keeps it there too long is ended alone.
 
+    A consumer that waits for room to send, as every echo of a slow reader does, waits for the remote to read. Reading
+    goes on for it to `brim_bytes`, since two ends that both stopped reading for that would wait for each other; but no
+    further, since it is this pause that tells a remote which sends and does not read to slow down.
+
     Args:
         parking: The connection's waits.
         soft_bytes: Past this the reader pauses; it resumes at half.
@@ -106,6 +110,7 @@ class Intake:
         self.parking = parking
         self.soft_bytes = soft_bytes
         self.hard_bytes = HARD_FACTOR * soft_bytes
+        self.brim_bytes = self.hard_bytes - self.hard_bytes // 8
         self.pause_timeout = pause_timeout
         self.held_bytes = 0
         self.paused = False
@@ -168,7 +173,10 @@ class Intake:
     def _is_waited_for(self) -> bool:
         """Whether the consumer of the stream holding most waits for what a pause would withhold."""
         biggest = self._biggest()
-        return biggest is None or (biggest.taker is not None and biggest.taker in self.parking.parked)
+        if biggest is None:
+            return True
+        parking, taker = self.parking, biggest.taker
+        return taker in parking.parked or (taker in parking.sending and self.held_bytes < self.brim_bytes)
 
     def _reconsider(self) -> None:
         if self._is_waited_for():

@@ -25,8 +25,8 @@ class Outlet:
     def __init__(self, parking: Parking, lanes: Lanes) -> None:
         self._parking = parking
         self._lanes = lanes
-        self._small = WaitList(parking)
-        self._big = WaitList(parking)
+        self._small = WaitList(parking, sending=True)
+        self._big = WaitList(parking, sending=True)
         self._of_lane: dict[LiveStream, WaitList] = {}
         self._turn = WaitList(parking, counted=False)
         self._unyielded = 0
@@ -69,7 +69,7 @@ class Outlet:
             if lane.items and lane.queued_bytes + size > self._lanes.lane_limit_bytes:
                 waits = self._of_lane.get(live)
                 if waits is None:
-                    waits = self._of_lane[live] = WaitList(self._parking)
+                    waits = self._of_lane[live] = WaitList(self._parking, sending=True)
                 return waits
         return self._small if whole else self._big
 

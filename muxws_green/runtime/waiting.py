@@ -24,14 +24,16 @@ class Parking:
         clock: Measures deadlines.
     """
 
-    __slots__ = ("clock", "hub", "on_park", "parked")
+    __slots__ = ("clock", "hub", "on_park", "parked", "sending")
 
     def __init__(self, hub: Hub, clock: IClock) -> None:
         self.hub = hub
         self.clock = clock
         #: Greenlets of the application's that wait for something that only reading can bring.
         self.parked: set[greenlet] = set()
-        #: Called when another one has been added; None: nobody wants to know.
+        #: Greenlets of the application's that wait for room to send, which the remote makes by reading.
+        self.sending: set[greenlet] = set()
+        #: Called when another one has been added to either; None: nobody wants to know.
         self.on_park: Callable[[], None] | None = None
 
 
@@ -41,13 +43,15 @@ class WaitList:
     Args:
         parking: The connection's.
         counted: Whether those who wait here are the application's, and wait for the remote.
+        sending: Whether they wait for room to send.
     """
 
-    __slots__ = ("_counted", "_parking", "_waiters")
+    __slots__ = ("_counted", "_parking", "_those", "_waiters")
 
-    def __init__(self, parking: Parking, *, counted: bool = True) -> None:
+    def __init__(self, parking: Parking, *, counted: bool = True, sending: bool = False) -> None:
         self._parking = parking
         self._counted = counted
+        self._those = parking.sending if sending else parking.parked
         self._waiters: list[tuple[Waiter[bool], object]] = []
 
     def __bool__(self) -> bool:
@@ -80,7 +84,7 @@ class WaitList:
         timer = None
         try:
             if self._counted:
-                parking.parked.add(current)
+                self._those.add(current)
                 if parking.on_park is not None:
                     parking.on_park()
             if until is not None and until != math.inf:
@@ -91,7 +95,7 @@ class WaitList:
             if timer is not None:
                 timer.cancel()
             if self._counted:
-                parking.parked.discard(current)
+                self._those.discard(current)
             if entry in waiters:
                 waiters.remove(entry)
 

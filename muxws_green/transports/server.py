@@ -259,7 +259,7 @@ class _Handler(pywsgi.WSGIHandler):
 
     def read_request(self, raw_requestline: str) -> Any:
         rfile: Any = self.rfile
-        self.rfile = _Head(rfile)
+        self.rfile = _Head(rfile)  # type: ignore[assignment]  # all of it that `read_request` uses
         try:
             return super().read_request(raw_requestline)
         except HTTPException as error:

@@ -137,7 +137,7 @@ FLOODS = {
     "short continuations": Flood(
         lambda raw: itertools.chain(
             [encode_frame(Opcode.TEXT, b"{", masked=True, fin=False)],
-            itertools.repeat(encode_frame(Opcode.CONTINUATION, b" ", masked=True, fin=False)),
+            itertools.repeat(encode_frame(Opcode.CONTINUATION, b" " * 8, masked=True, fin=False)),
         ),
         "over",
     ),

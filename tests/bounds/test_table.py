@@ -314,3 +314,37 @@ def test_a_bulk_stream_into_a_slow_consumer_runs_in_bounded_memory_at_both_ends(
             tracemalloc.stop()
         assert seen == rows * len(row)
         assert most < 8 * soft
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_echo_of_a_slow_reader_slows_its_sender_down(kind):
+    """The consumer waits for room to send, which is no reason to read on to the hard limit and end its stream."""
+    rows, soft = 400, 300_000
+
+    def back(payload, stream):
+        for row in stream:
+            stream.send(row)
+
+    limits = {"send_buffer_bytes": soft, "receive_buffer_bytes": soft}
+    options = limits if kind != "tls" else {**limits, "ssl_context": client_context()}
+    with Served(back, kind, **limits) as served, connect(served.url, heartbeat=None, **options) as peer:
+        stream = peer.open()
+        ahead = []
+
+        def send():
+            for number in range(rows):
+                stream.send([number, "x" * 50_000])
+                ahead.append(number)
+            stream.end()
+
+        sender = gevent.spawn(send)
+        for number, (echoed, _) in enumerate(stream):
+            assert echoed == number
+            for _ in range(20):
+                gevent.sleep(0)
+            assert served.peer.stats.held_bytes <= 4 * soft
+            # Four buffers of ours, and what two kernels hold.
+            assert len(ahead) - number < 200
+        sender.get(timeout=PATIENCE)
+        assert number == rows - 1
