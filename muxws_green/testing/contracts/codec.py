@@ -243,6 +243,7 @@ def _only_protocol_errors(decode: Callable[[str | bytes], object], message: str 
     except ProtocolError:
         pass
     except Exception as error:
+        # ProtocolError and nothing else was promised.
         name = type(error).__name__
         raise AssertionError(f"{decode.__name__} of {_short(message)} raised {name} ({error})") from error
 

@@ -101,6 +101,7 @@ def raised(
     except expected as error:
         return error
     except Exception as error:
+        # Another error than the one that was promised is a broken promise, whatever it is.
         raise AssertionError(f"{what} raised {type(error).__name__} ({error}), not {_names(expected)}") from error
     raise AssertionError(f"{what} did not raise {_names(expected)}")
 
