@@ -7,11 +7,13 @@ plugin is `muxws_green.testing.plugin`; nothing else here needs pytest.
 
 from muxws_green.testing.clock import FakeClock, FakeTimer, NoProgressError, settle
 from muxws_green.testing.flow import Faults
+from muxws_green.testing.leaks import LeakCheck
 from muxws_green.testing.pairs import PeerPair, established_peer, peer_pair
 from muxws_green.testing.raw import Gone, RawEnd
 from muxws_green.testing.raw_client import RawAnswer, RawClient
 from muxws_green.testing.raw_server import RawConnection, RawServer
 from muxws_green.testing.relay import Relay, RelayedConnection
+from muxws_green.testing.servers import LocalServer
 from muxws_green.testing.wire import Opcode, WireFrame, encode_frame
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "RawConnection",
     "RawEnd",
     "RawServer",
+    "LocalServer",
+    "LeakCheck",
     "Opcode",
     "WireFrame",
     "encode_frame",
