@@ -27,6 +27,9 @@ MAX_QUEUED_PONGS = 64
 MAX_UNKNOWN_TYPES = 32
 #: Goaways of the remote that the sink is told of. One is usual, a second may follow it with a fault.
 MAX_TOLD_GOAWAYS = 4
+#: What the opening payloads of all running handlers may weigh together, in bytes, if twice the limit of one payload is
+#: not more. They are consumed as soon as they are given, so that no other bound holds them.
+HANDED_BYTES = 67_108_864
 
 Observer = Callable[[Mapping[str, Any], int], None]
 
@@ -86,6 +89,7 @@ class Connection(SendingHalf):
         self._binary = codec.binary
         self._max_payload_bytes = max_payload_bytes
         self._max_concurrent_streams = max_concurrent_streams
+        self._max_handed_bytes = max(HANDED_BYTES, 2 * max_payload_bytes)
         self._told_goaways = 0
         #: Frames for streams that had closed here, ignored.
         self.late_frames = 0
@@ -242,10 +246,15 @@ class Connection(SendingHalf):
         elif size - ENVELOPE_BYTES > self._max_payload_bytes:
             self._too_large(live)
         else:
-            self._opened(live, envelope.get("payload"), envelope, ended)
+            self._opened(live, envelope.get("payload"), size, envelope, ended)
 
-    def _opened(self, live: LiveStream, payload: Any, envelope: Mapping[str, Any], ended: bool) -> None:
+    def _opened(self, live: LiveStream, payload: Any, size: int, envelope: Mapping[str, Any], ended: bool) -> None:
         """The opening payload is whole. A sink that closes the stream over that is not told of the remote's end."""
+        if self._handed_bytes and self._handed_bytes + size > self._max_handed_bytes:
+            reason = f"the handlers at work here have been given {self._handed_bytes} bytes, and may have no more"
+            self._fail(live, ResetCode.REFUSED, reason)
+            return
+        live.opening_bytes = size
         self._sink.opened(live, payload)
         if ended and live.state is not StreamState.CLOSED:
             self._sink.ended(live, envelope.get("trailers"))
@@ -341,7 +350,7 @@ class Connection(SendingHalf):
                 # This side had ended before the opening payload was whole, so nobody is to work on it.
                 self._sink.ended(live, envelope.get("trailers"))
                 return
-        self._opened(live, payload, envelope, ended)
+        self._opened(live, payload, size, envelope, ended)
 
     def _on_reset(self, envelope: dict[str, Any]) -> None:
         stream_id = self._stream_id("reset", envelope)

@@ -76,6 +76,8 @@ class SendingHalf:
         self._remote_streams = 0
         #: Bytes of all payloads that are being collected.
         self._assembling_bytes = 0
+        #: Bytes of the opening payloads of all handlers that are running.
+        self._handed_bytes = 0
         self._reported: set[str] = set()
         self._queued_pongs = 0
         self._goaway_code: int | None = None
@@ -311,11 +313,14 @@ class SendingHalf:
     def handler_started(self, live: LiveStream) -> None:
         """A handler works on this live stream of the remote's: it counts against the limit until `handler_ended`."""
         live.running = live.state is not StreamState.CLOSED
+        if live.running:
+            self._handed_bytes += live.opening_bytes
 
     def handler_ended(self, live: LiveStream) -> None:
         """The handler of this stream has ended."""
         if live.running:
             live.running = False
+            self._handed_bytes -= live.opening_bytes
             if live.state is StreamState.CLOSED:
                 self._remote_streams -= 1
 

@@ -18,7 +18,19 @@ class LiveStream:
         state: Where it stands, from this end.
     """
 
-    __slots__ = ("answered", "assembler", "heard", "id", "lane", "local", "opening", "owner", "running", "state")
+    __slots__ = (
+        "answered",
+        "assembler",
+        "heard",
+        "id",
+        "lane",
+        "local",
+        "opening",
+        "opening_bytes",
+        "owner",
+        "running",
+        "state",
+    )
 
     def __init__(self, stream_id: int, local: bool, state: StreamState) -> None:
         self.id = stream_id
@@ -29,6 +41,8 @@ class LiveStream:
         self.assembler: Assembler | None = None
         #: True from the first fragment of the remote's `open` to the last: those are what is being collected.
         self.opening = False
+        #: What the remote's opening payload weighs that a handler is given.
+        self.opening_bytes = 0
         #: This end has sent its first frame, the remote its first: headers ride those only.
         self.answered = local
         self.heard = not local

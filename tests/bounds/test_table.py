@@ -348,3 +348,29 @@ def test_an_echo_of_a_slow_reader_slows_its_sender_down(kind):
             assert len(ahead) - number < 200
         sender.get(timeout=PATIENCE)
         assert number == rows - 1
+
+
+def test_what_handlers_have_been_given_is_bounded_together(monkeypatch):
+    """Each of a hundred handlers may be given a payload of the full size, which is too much for one connection."""
+    monkeypatch.setattr("muxws_green.protocol.connection.HANDED_BYTES", 150_000)
+    release, entered = Event(), []
+
+    def handler(payload, stream):
+        entered.append(stream.id)
+        assert release.wait(PATIENCE)
+        stream.reply(len(payload))
+
+    with Served(handler, max_payload_bytes=150_000) as served, connect(served.url, heartbeat=None) as peer:
+        big = []
+        for number in range(2):
+            big.append(peer.open("x" * (50_000 + 90_000 * number), end=True))
+            until(lambda: len(entered) == len(big))
+        for _ in range(2):
+            with pytest.raises(StreamRefused, match="handlers at work"):
+                peer.request("x" * 140_000, timeout=PATIENCE)
+        small = peer.open("small", end=True)
+        release.set()
+        assert [stream.result(PATIENCE) for stream in (*big, small)] == [50_000, 140_000, 5]
+        # They have ended, and there is room again; one alone may always be given what a payload may be.
+        until(lambda: not served.peer._link.core._handed_bytes)
+        assert peer.request("y" * 140_000, timeout=PATIENCE) == 140_000
