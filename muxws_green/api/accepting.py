@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from muxws_green.api.options import DEFAULT, READ_FACTOR, Default, intercept, resolve_heartbeat
 from muxws_green.codecs.registry import resolve_codec
-from muxws_green.errors import UpgradeRefused
+from muxws_green.errors import ConnectionClosed, UpgradeRefused
 from muxws_green.interfaces import IClock, ICodec, IErrorSerializer, IHeartbeatPolicy
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES
 from muxws_green.protocol.origin import AllowedOrigins, compile_policy
@@ -28,6 +28,30 @@ from muxws_green.transports.acceptor import Upgraded, refuse, upgrade
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
+
+
+class AcceptOptions(TypedDict, total=False):
+    """The keyword arguments of `accept`, `serve` and `WSGIApp`, as editors and type checkers see them.
+
+    What they mean is told by `WSGIApp`; their defaults are those of `_AcceptOptions`, which takes and judges them.
+    """
+
+    allowed_origins: AllowedOrigins | None
+    heartbeat: IHeartbeatPolicy | Default | None
+    ping_interval: float
+    ping_timeout: float
+    max_payload_bytes: int
+    max_concurrent_streams: int
+    max_frame_bytes: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    receive_pause_timeout: float
+    error_serializer: IErrorSerializer | None
+    codec: ICodec | str | None
+    clock: IClock
+    open_interceptors: Sequence[OpenInterceptor]
+    reply_headers_interceptors: Sequence[ReplyHeadersInterceptor]
+    incoming_headers_interceptors: Sequence[IncomingHeadersInterceptor]
 
 
 class _AcceptOptions:
@@ -100,7 +124,7 @@ class _AcceptOptions:
         return peer, upgraded
 
 
-def accept(environ: Any, start_response: StartResponse | None = None, **options: Any) -> Peer:
+def accept(environ: Any, start_response: StartResponse | None = None, **options: Unpack[AcceptOptions]) -> Peer:
     """Upgrade a WSGI request and return its peer, which is not serving yet.
 
     Register handlers on it, then `return peer.serve()`, whose value is the WSGI body that the host needs. The request's
@@ -113,14 +137,21 @@ def accept(environ: Any, start_response: StartResponse | None = None, **options:
 
     Raises:
         OriginRefused: The page that asks is of an origin that is not allowed (403). Nothing has been written.
-        UpgradeRefused: The request is no such upgrade, or speaks another codec (400). Nothing has been written: answer
-        it. TransportUnsupportedError: This host does not hand over its socket; the message says what would help.
+        UpgradeRefused: The request is no such upgrade, or speaks another codec (400). Nothing has been written;
+            answer it.
+        TransportUnsupportedError: This host does not hand over its socket; the message says what would help.
         CodecNotRegistered, ValueError, TypeError: An option is wrong.
     """
     return _AcceptOptions(**options).accept(environ, start_response)[0]
 
 
-def serve(environ: Any, start_response: StartResponse | None = None, *, handler: StreamHandler, **options: Any) -> Any:
+def serve(
+    environ: Any,
+    start_response: StartResponse | None = None,
+    *,
+    handler: StreamHandler,
+    **options: Unpack[AcceptOptions],
+) -> Any:
     """Upgrade a WSGI request and serve it until the connection is over: the one-line WSGI body.
 
     A refused upgrade is answered here.
@@ -160,7 +191,7 @@ class WSGIApp:
         *,
         max_peers: int | None = None,
         on_connect: Callable[[Peer], object] | None = None,
-        **options: Any,
+        **options: Unpack[AcceptOptions],
     ) -> None:
         if not callable(handler) and not (handler is None and on_connect is not None):
             raise TypeError(f"the handler is called as handler(payload, stream); {handler!r} cannot be")
@@ -194,7 +225,15 @@ class WSGIApp:
         if self._handler is not None:
             peer.on_stream(self._handler)
         if self._on_connect is not None:
-            self._on_connect(peer)
+            try:
+                self._on_connect(peer)
+            except BaseException as error:
+                # The host logs it, and would close the socket without a word and behind the back of the peer.
+                cause = ConnectionClosed(f"on_connect raised {type(error).__name__}", code=1011)
+                cause.__cause__ = error
+                if peer._link is not None:
+                    peer._link.terminate(cause, abort_code=1011)
+                raise
         if upgraded.detach():
             peer._serve_detached()
             return upgraded.finish()
@@ -207,12 +246,11 @@ class Server(server.Server):
     Args:
         listener: An address, or a listening gevent socket, TCP or Unix.
         app_or_handler: A WSGI application, or an `on_stream` handler, which is served by a `WSGIApp`. They are told
-        apart by
-            the names of their parameters: `environ` or `env` first, or `start_response` second, makes an application.
+            apart by the names of their parameters: `environ` or `env` first, or `start_response` second, makes an
+            application.
         head_timeout: Seconds for the TLS handshake and for the head of each request; 0 or None: for ever.
         options: What `gevent.pywsgi.WSGIServer` takes, such as `ssl_context`, `log` and `spawn`; beside a handler also
-        the
-            options of `WSGIApp`.
+            the options of `WSGIApp`.
 
     Raises:
         TypeError: Nobody can tell what `app_or_handler` is; wrap it in `WSGIApp` or `upgradable`.

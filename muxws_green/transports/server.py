@@ -53,11 +53,11 @@ class Server(pywsgi.WSGIServer):
         certfile: In place of a context, the path of a file with the certificate chain, and the key where there is no
             `keyfile`.
         keyfile: The path of a file with the private key.
-        options: What `gevent.pywsgi.WSGIServer` takes: `log`, `error_log`, `spawn`, `backlog`, `environ`. With a pool
-            as `spawn`, each peer holds one of its places.
+        backlog, spawn, log, error_log, environ: As `gevent.pywsgi.WSGIServer` has them. With a pool as `spawn`, each
+            peer holds one of its places.
 
     Raises:
-        ValueError: `head_timeout` is negative or no number.
+        ValueError: `head_timeout` is negative or no number, or TLS is told twice or by half.
         OSError: A file cannot be read, or is no certificate (`ssl.SSLError`).
     """
 
@@ -73,8 +73,14 @@ class Server(pywsgi.WSGIServer):
         ssl_context: ssl.SSLContext | None = None,
         certfile: str | os.PathLike[str] | None = None,
         keyfile: str | os.PathLike[str] | None = None,
-        **options: Any,
+        backlog: int | None = None,
+        spawn: Any = "default",
+        log: Any = "default",
+        error_log: Any = "default",
+        environ: dict[str, Any] | None = None,
     ) -> None:
+        if (keyfile is not None and certfile is None) or (ssl_context is not None and certfile is not None):
+            raise ValueError("TLS is told either by ssl_context, or by certfile with or without keyfile")
         self.head_timeout = checked_seconds("head_timeout", head_timeout, allow_none=True)
         self._peers: WeakSet[roster.Drainable] = WeakSet()
         self._connections: set[Any] = set()
@@ -85,9 +91,19 @@ class Server(pywsgi.WSGIServer):
             ssl_context = SSLContext(ssl.PROTOCOL_TLS_SERVER)
             ssl_context.load_cert_chain(certfile, keyfile)
         self._ssl_context = ssl_context
-        if ssl_context is not None:
-            options["ssl_context"] = ssl_context
-        super().__init__(listener, upgradable(application), handler_class=_Handler, **options)
+        # What pywsgi does not know it takes for an option of TLS, so nothing else may get there.
+        security: Any = {} if ssl_context is None else {"ssl_context": ssl_context}
+        super().__init__(
+            listener,
+            upgradable(application),
+            handler_class=_Handler,
+            backlog=backlog,
+            spawn=spawn,
+            log=log,
+            error_log=error_log,
+            environ=environ,
+            **security,
+        )
         self.environ[SERVER_KEY] = self
 
     @property
