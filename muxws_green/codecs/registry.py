@@ -15,6 +15,8 @@ from muxws_green.settings import CODEC_VARIABLE, settings
 #: What may stand in a `Sec-WebSocket-Protocol` entry (RFC 6455 §4.1, RFC 9110 §5.6.2).
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
+_MSGPACK_HINT: Final = "; the codec for msgpack is muxws_green.codecs.MsgpackCodec()"
+
 _codecs: dict[str, ICodec] = {}
 
 
@@ -49,7 +51,8 @@ def get_codec(name: str) -> ICodec:
         available = registered_codecs()
         raise CodecNotRegistered(
             f"no codec is registered as {name!r} ({CODEC_VARIABLE}={settings.codec!r}); registered are "
-            f"{', '.join(available)}. Call register_codec({name!r}, ...) before connecting, or change {CODEC_VARIABLE}",
+            f"{', '.join(available)}. Call register_codec({name!r}, ...) before connecting, or change {CODEC_VARIABLE}"
+            f"{_MSGPACK_HINT if name == 'msgpack' else ''}",
             configured=name,
             available=available,
         ) from None

@@ -111,7 +111,10 @@ class _Cuts(Generic[T]):
         if found is None:
             found = self._probe(position, stop, first)
         if found is None or found[0] <= position:
-            raise ProtocolError(f"a cap of {self.cap} bytes cannot hold an envelope and one unit of payload")
+            raise ProtocolError(
+                f"a cap of {self.cap} bytes cannot hold the fields of this frame and one unit of payload beside them; "
+                f"headers and trailers are never fragmented"
+            )
         return found
 
     def _probe(self, position: int, stop: int, first: bool) -> tuple[int, T] | None:

@@ -40,7 +40,7 @@ def test_only_dialers_have_a_supervisor(clock, green_server, dial) -> None:
     for accepting in (accept, WSGIApp, Server, _AcceptOptions):
         assert "reconnect" not in inspect.signature(accepting).parameters
     with pytest.raises(TypeError, match="reconnect"):
-        WSGIApp(lambda payload, stream: None, reconnect=Reconnect())
+        WSGIApp(lambda payload, stream: None, reconnect=Reconnect())  # type: ignore[call-arg]
 
 
 @seed("A: dialer-only")
