@@ -1,4 +1,4 @@
-"""Every greenlet, descriptor and object of a connection is gone after it, and of a stream after it, however it ended."""
+"""Of a connection, and of a stream, every greenlet, descriptor and object is gone after it, however it ended."""
 
 from __future__ import annotations
 
