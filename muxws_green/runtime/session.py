@@ -58,8 +58,6 @@ class Session:
         link = self._link
         link.home.check()
         seconds = checked_seconds("drain", drain) or 0.0
-        if link.cause is not None:
-            return
         if link.runs_in(getcurrent()):
             closer = Greenlet(link.close, ResetCode.NO_ERROR, None, seconds, 1000)
             closer.name = f"closer {link.id}"

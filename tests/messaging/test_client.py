@@ -241,12 +241,14 @@ def test_calls_are_refused_from_the_very_loss_on(clock, raw_server, client) -> N
 
 
 def test_calls_are_refused_while_a_connection_that_broke_a_rule_is_parted_from(clock, raw_server, client) -> None:
-    server = raw_server(Wire.serve)
+    server = raw_server(lambda wire: None)
     agent = client(server.url)
     connected(agent)
     with clock.held():
+        # Nobody answers the close frame, so that the parting takes its second.
         server.last.send_texts('{"type":"data","stream":99}')
         clock.settle()
+        assert agent.is_connected
         with pytest.raises(NotConnectedError):
             agent.request("anything")
 
@@ -297,6 +299,19 @@ def test_closing_one_connection_is_a_loss_like_any_other(clock, service, client)
     assert events == [CONNECTED, DISCONNECTED, RECONNECTED]
     assert closes == [None]
     assert len(server.peers) == 2
+
+
+def test_leaving_a_with_over_one_connection_by_an_exception_waits_for_nothing(clock, service, client) -> None:
+    server = service(lambda peer: peer.on("wait", lambda message: Event().wait()))
+    set_up: list[MessagePeer] = []
+    agent = client(server.url, setup=set_up.append)
+    connected(agent)
+    call = outcome(agent.request, "wait")
+    clock.settle()
+    with pytest.raises(LookupError), set_up[0]:
+        raise LookupError
+    assert clock.now() == 0.0
+    assert isinstance(call.get(), ConnectionClosed)
 
 
 @pytest.mark.parametrize("where", ["handler", "setup", "event", "on_close", "reader"])
@@ -566,6 +581,49 @@ def test_stop_does_not_wait_for_ever_for_a_callback(clock, service, client, capl
     assert agent.peer.is_closed
     gate.set()
     clock.settle()
+
+
+def test_stop_in_the_reader_holds_up_nothing(clock, service, client) -> None:
+    """Not even where a callback that stands still is yet to be told of the end."""
+    gate = Event()
+    returned: list[bool] = []
+
+    def stop(*_: object) -> None:
+        agent.stop()
+        returned.append(gate.is_set())
+
+    server = service()
+    agent = client(server.url, incoming_headers_interceptors=[stop])
+    agent.on_event(lambda event: gate.wait())
+    agent.start()
+    agent.wait_connected(5.0)
+    with clock.held():
+        server.peers[0].push("anything")
+        clock.settle()
+        assert returned == [False]
+    gate.set()
+
+
+def test_who_waits_for_a_connection_does_not_wait_for_the_drain(clock, service, client) -> None:
+    """It is being set up when the client is stopped, and a call of the server takes its time to finish."""
+    gate = Event()
+    server = service(lambda peer: outcome(peer.request, "slow"))
+
+    def setup(peer: MessagePeer) -> None:
+        peer.on("slow", lambda message: gate.wait())
+        gate.wait()
+
+    agent = client(server.url, setup=setup)
+    agent.start()
+    waiting = outcome(agent.wait_connected)
+    with clock.held():
+        clock.settle()
+        stopping = outcome(agent.stop)
+        clock.settle()
+        assert not stopping.ready()
+        assert isinstance(waiting.value, NotConnectedError)
+        gate.set()
+        stopping.get()
 
 
 def test_calls_that_wait_for_a_setup_which_will_not_run_are_refused(clock, service, client) -> None:

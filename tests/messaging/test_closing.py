@@ -110,6 +110,9 @@ def test_a_server_that_drains_goes_away(clock, service, caller) -> None:
 def test_calls_after_the_end(ends) -> None:
     pair = ends()
     pair.near.close()
+    # Nobody has been told yet.
+    assert pair.near.is_closed
+    pair.near.wait_closed(0)
     for call in (pair.near.request, pair.near.push, pair.near.stream):
         with pytest.raises(ConnectionClosed) as raised:
             call("add")
@@ -424,6 +427,23 @@ def test_calls_wait_until_setup_has_run(ends, clock) -> None:
         clock.settle()
     (call,) = called
     assert call.value.body == "yes"
+
+
+def test_a_call_that_arrives_before_connect_has_returned(clock, raw_server, caller) -> None:
+    """It comes in one packet with the acknowledgement of the hello, so that its handler starts first."""
+
+    def calls_at_once(wire: Wire) -> None:
+        hello = wire.read()
+        wire.send_texts(
+            f'{{"type":"data","stream":{hello["stream"]},"end":true}}',
+            '{"type":"open","stream":2,"end":true,"headers":{"method":"double"},"payload":21}',
+        )
+        wire.listen()
+
+    server = raw_server(calls_at_once)
+    caller(server.url, lambda peer: peer.on("double", lambda message: 2 * message.body), hello=1)
+    clock.settle()
+    assert [(answer["stream"], answer["payload"]) for answer in server.last.of("data")] == [(2, 42)]
 
 
 def test_a_setup_may_call_the_other_end(ends, clock) -> None:

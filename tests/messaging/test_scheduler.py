@@ -153,10 +153,14 @@ def test_an_agent_that_does_not_say_whether_it_has_a_job(clock, desk) -> None:
     assert here.lines[3] == "job 1 attempt 1: lost with a"
 
 
-def test_what_an_earlier_connection_fails_with_does_not_touch_the_later_one(clock, desk) -> None:
+def test_what_an_earlier_connection_fails_with_does_not_touch_the_later_one(clock, desk, raw_client) -> None:
+    """The agent has frozen, and come back otherwise, just before it would have had to say that it has the job."""
     here = desk("x")
-    here.agent("a", lambda message: Event().wait())
-    clock.advance(START_SECONDS / 2)
+    frozen = raw_client(here.server.url)
+    frozen.write("open", stream=1, headers={"method": "hello"}, payload={"agent": "a"}, end=True)
+    clock.settle()
+    frozen.stop_reading()
+    clock.advance(START_SECONDS - 0.5)
     here.agent("a", lambda message: None)
     clock.advance(START_SECONDS)
     assert here.lines[-1] == "job 1 attempt 2: given to a"
