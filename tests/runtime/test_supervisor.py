@@ -16,6 +16,7 @@ from muxws_green import (
     connect,
 )
 from muxws_green.runtime.supervisor import SupervisorState
+from muxws_green.transports.dialer import Dialer
 from tests.seeds.fixtures import EXACT
 from tests.seeds.scripted import Wire, drops_hello, never_acknowledges, outcome, polite, resets_hello
 
@@ -144,6 +145,31 @@ def test_retry_if_is_not_asked_after_close(clock, raw_server, dial) -> None:
     clock.advance(60.0)
     assert asked == []
     assert len(server.wires) == 2
+
+
+def test_retry_if_is_not_asked_where_the_dial_fails_in_the_turn_of_a_close(
+    clock, raw_server, dial, monkeypatch
+) -> None:
+    asked: list[Exception] = []
+    told: list[CloseReason] = []
+    server = raw_server(polite)
+
+    def judge(error: Exception) -> bool:
+        asked.append(error)
+        return False
+
+    peer = dial(server.url, hello=1, retry_if=judge, on_close=told.append)
+
+    def fails(self: Dialer) -> None:
+        peer.close()
+        raise OSError("just then")
+
+    monkeypatch.setattr(Dialer, "dial", fails)
+    server.last.reset()
+    clock.advance(60.0)
+    assert asked == []
+    assert peer.supervisor.state is SupervisorState.STOPPED
+    assert [reason.code for reason in told] == [1006, 1000]
 
 
 def test_close_between_acknowledgement_and_established(clock, raw_server, dial) -> None:

@@ -300,6 +300,20 @@ def test_an_answer_to_the_hello_is_lost(clock, green_server, dial, replies, capl
     assert [record for record in caplog.records if record.levelno >= logging.INFO] == []
 
 
+@seed("A: discarded without any error or log entry")
+def test_an_answer_that_nobody_reads_holds_nothing_up(clock, green_server, dial) -> None:
+    """Far more than may wait to be consumed, and it does not count as waiting."""
+
+    def handler(payload: Any, stream: Stream) -> None:
+        for _ in range(20):
+            stream.send("x" * 10_000)
+
+    server = green_server(handler)
+    # No time passes in here, so a reader that paused would never go on.
+    peer = dial(server.url, hello=1, receive_buffer_bytes=20_000)
+    assert peer.is_open
+
+
 @seed("A: the reply is lost")
 def test_an_answer_without_an_end_does_not_acknowledge(clock, raw_server) -> None:
     def answers_and_waits(wire: Wire) -> None:
