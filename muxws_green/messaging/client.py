@@ -108,7 +108,7 @@ class ReconnectingClient:
         self._turns = Callbacks(lambda: "callbacks of a client")
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else "connected" if self._up is not None else "not connected"
+        state = "stopped" if self._stopped else "connected" if self.is_connected else "not connected"
         return f"<ReconnectingClient {state}>"
 
     @property
@@ -119,7 +119,7 @@ class ReconnectingClient:
     @property
     def is_connected(self) -> bool:
         """Whether calls can be made now."""
-        return self._up is not None and not self._stopped
+        return self._up is not None and not self._stopped and self._up.peer.is_open
 
     def start(self) -> None:
         """Begin to dial, in the background. The first dial is repeated like any other.
@@ -239,10 +239,9 @@ class ReconnectingClient:
         return self._connected().stream(name, body)
 
     def _connected(self) -> MessagePeer:
-        up = self._up
-        if up is None or self._stopped or not up.peer.is_open:
+        if self._up is None or not self.is_connected:
             raise self._not_connected()
-        return up
+        return self._up
 
     def _not_connected(self) -> NotConnectedError:
         if self._stopped:

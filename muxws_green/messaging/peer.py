@@ -290,8 +290,7 @@ class MessagePeer:
             TimeoutError: The time has passed.
             ValueError: `timeout` is negative or NaN.
         """
-        until = deadline(self._clock, timeout)
-        if not self.is_closed and not wait(self._ended, self._clock, until):
+        if not wait(self._ended, self._clock, deadline(self._clock, timeout)):
             raise TimeoutError(f"the connection {self.id} is still open after {timeout} s")
 
     @property

@@ -243,14 +243,20 @@ def test_calls_are_refused_from_the_very_loss_on(clock, raw_server, client) -> N
 def test_calls_are_refused_while_a_connection_that_broke_a_rule_is_parted_from(clock, raw_server, client) -> None:
     server = raw_server(lambda wire: None)
     agent = client(server.url)
-    connected(agent)
+    events = connected(agent)
     with clock.held():
         # Nobody answers the close frame, so that the parting takes its second.
         server.last.send_texts('{"type":"data","stream":99}')
         clock.settle()
-        assert agent.is_connected
+        assert events == [CONNECTED]
+        assert not agent.is_connected
         with pytest.raises(NotConnectedError):
             agent.request("anything")
+        waiting = outcome(agent.wait_connected, 60.0)
+        clock.settle()
+        assert not waiting.ready()
+    assert waiting.get() is None
+    assert clock.now() == 1.5
 
 
 def test_a_server_that_goes_away_takes_no_new_calls(clock, service, client) -> None:
