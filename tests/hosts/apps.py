@@ -246,7 +246,7 @@ def django_app() -> Any:
     return upgradable(get_wsgi_application())
 
 
-def peers_app() -> Any:
+def peers_app(**options: Any) -> Any:
     """Peers, whose streams take as many seconds as they ask for."""
 
     def handle(payload: Any, stream: Any) -> None:
@@ -254,7 +254,7 @@ def peers_app() -> Any:
         stream.reply("done")
 
     # A framework's views that accept, or the application itself: both are the same to a drain.
-    return WSGIApp(handle, codec=CODEC, heartbeat=None)
+    return WSGIApp(handle, codec=CODEC, **options)
 
 
 def refusing(environ: dict[str, Any], start_response: Any) -> Any:
@@ -286,7 +286,8 @@ APPS: dict[str, Callable[[], Any]] = {
     "wrapped": lambda: wrapped,
     "taken_over": lambda: taken_over,
     "generator": lambda: upgradable(generator),
-    "peers": peers_app,
+    "peers": lambda: peers_app(heartbeat=None),
+    "peers with heartbeat": peers_app,
     "refusing": lambda: refusing,
     "flask": flask_app,
     "bottle": bottle_app,
