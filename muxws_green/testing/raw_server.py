@@ -136,6 +136,7 @@ class RawServer:
 
     Attributes:
         connections: All that have been accepted, in order.
+        ssl_context: As given; may be changed for connections to come, to None as well.
         failed_handshakes: How many TLS handshakes have failed.
         errors: What scripts have raised besides `Gone`.
 
@@ -159,7 +160,7 @@ class RawServer:
         self.errors: list[BaseException] = []
         self._scripts: deque[Script] = deque(scripts)
         self._upgrade = upgrade
-        self._context = ssl_context
+        self.ssl_context = ssl_context
         self._codec, self._clock, self._timeout = codec, clock, timeout
         self._waiting: deque[RawConnection] = deque()
         self._changed = Event()
@@ -188,7 +189,7 @@ class RawServer:
         """What to dial. With TLS the host is `localhost`, and else the address itself."""
         if isinstance(self.address, str):
             return f"ws+unix://{self.address}:/"
-        if self._context is not None:
+        if self.ssl_context is not None:
             return f"wss://localhost:{self.port}/"
         return f"ws://{url_place(self.address)}/"
 
@@ -265,8 +266,8 @@ class RawServer:
 
     def _run(self, sock: GeventSocket) -> None:
         try:
-            if self._context is not None:
-                secured = self._secure(sock, self._context)
+            if self.ssl_context is not None:
+                secured = self._secure(sock, self.ssl_context)
                 if secured is None:
                     return
                 sock = secured

@@ -1,15 +1,12 @@
-"""The other end of a transport under test, written from RFC 6455 without our own code, and sockets of every kind."""
+"""The other end of a transport under test, which shares no code with it, and sockets of every kind."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import ssl
-import struct
 from collections.abc import Callable
 from functools import cache
-from itertools import cycle
-from typing import NamedTuple
 
 import gevent
 import trustme
@@ -17,65 +14,23 @@ from gevent import socket as gevent_socket
 from gevent import ssl as gevent_ssl
 from gevent.socket import socket as GeventSocket  # noqa: N812
 
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+from muxws_green.testing.raw import reset_on_close
+from muxws_green.testing.wire import Opcode, WireFrame, encode_close_payload, encode_frame
+from muxws_green.testing.wire import split_frames as split_frames
+
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = Opcode
 
 #: Bounds every wait; never reached where the code is right.
 PATIENCE = 10.0
 
 
-class RawFrame(NamedTuple):
-    opcode: int
-    payload: bytes
-    masked: bool
-    fin: bool = True
-
-    @property
-    def close_code(self) -> int | None:
-        return struct.unpack(">H", self.payload[:2])[0] if self.payload else None
-
-
-def frame(opcode: int, payload: bytes = b"", *, masked: bool, fin: bool = True) -> bytes:
-    """One frame."""
-    mask_bit = 0x80 if masked else 0
-    size = len(payload)
-    head = bytes([opcode | (0x80 if fin else 0)])
-    if size < 126:
-        head += bytes([size | mask_bit])
-    elif size < 65_536:
-        head += bytes([126 | mask_bit]) + struct.pack(">H", size)
-    else:
-        head += bytes([127 | mask_bit]) + struct.pack(">Q", size)
-    if not masked:
-        return head + payload
-    key = b"\x12\x34\x56\x78"
-    return head + key + bytes(byte ^ mask for byte, mask in zip(payload, cycle(key), strict=False))
+#: One frame as it came, and how to make frames of one's own.
+RawFrame = WireFrame
+frame = encode_frame
 
 
 def close_frame(code: int, reason: str = "", *, masked: bool) -> bytes:
-    return frame(CLOSE, struct.pack(">H", code) + reason.encode(), masked=masked)
-
-
-def split_frames(data: bytes) -> tuple[list[RawFrame], bytes]:
-    """The whole frames at the beginning of `data`, and what is left."""
-    frames: list[RawFrame] = []
-    while True:
-        if len(data) < 2:
-            return frames, data
-        size, start = data[1] & 0x7F, 2
-        if size >= 126:
-            start = 4 if size == 126 else 10
-            size = int.from_bytes(data[2:start], "big")
-        masked = bool(data[1] & 0x80)
-        key = data[start : start + 4] if masked else b""
-        start += len(key)
-        if len(data) < start + size:
-            return frames, data
-        payload = data[start : start + size]
-        if masked:
-            repeated = (key * (size // 4 + 1))[:size]
-            payload = (int.from_bytes(payload, "big") ^ int.from_bytes(repeated, "big")).to_bytes(size, "big")
-        frames.append(RawFrame(data[0] & 0x0F, payload, masked, bool(data[0] & 0x80)))
-        data = data[start + size :]
+    return frame(CLOSE, encode_close_payload(code, reason), masked=masked)
 
 
 class RawEnd:
@@ -112,7 +67,7 @@ class RawEnd:
 
     def reset(self) -> None:
         """Vanish with a RST (TCP)."""
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset_on_close(self.sock)
         self.sock.close()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import socket
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -13,14 +12,11 @@ from types import TracebackType
 import gevent
 from gevent import socket as gevent_socket
 from gevent import ssl as gevent_ssl
-from gevent.pool import Pool
-from gevent.server import StreamServer
 from gevent.socket import socket as GeventSocket  # noqa: N812
 
-from muxws_green.testing.clock import settle
+from muxws_green.testing import RawConnection, RawServer, settle
+from muxws_green.testing.raw_server import accept_value
 from tests.transports.raw import PATIENCE, RawEnd, server_context
-
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 Script = Callable[["Connection"], None]
 
@@ -52,8 +48,7 @@ class Connection:
     def upgrade(self, protocol: str | None = "muxws.v1.json", behind: bytes = b"") -> None:
         """Read the request and answer it with a 101, and with `behind` in the same packet."""
         self.read_request()
-        key = (self.header("Sec-WebSocket-Key") or "").encode()
-        accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+        accept = accept_value(self.header("Sec-WebSocket-Key") or "")
         lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"]
         lines.append(f"Sec-WebSocket-Accept: {accept}")
         if protocol is not None:
@@ -81,13 +76,6 @@ class Connection:
         return True
 
 
-class _KeepingServer(StreamServer):
-    """Leaves the sockets open when the handler returns; gevent's closes them."""
-
-    def do_close(self, *arguments: object) -> None:
-        pass
-
-
 class Scripted:
     """A listening server; each connection runs the next of `scripts`, the last one again and again.
 
@@ -101,38 +89,40 @@ class Scripted:
         folder: Path | None = None,
         context: gevent_ssl.SSLContext | None = None,
     ) -> None:
+        assert kind != "unix" or folder is not None
         self.scripts = list(scripts)
         self.connections: list[Connection] = []
-        self.failed_handshakes = 0
-        if kind == "unix":
-            assert folder is not None
-            listener = gevent_socket.socket(socket.AF_UNIX)
-            listener.bind(str(folder / "s"))
-            listener.listen(16)
-            self.url = f"ws+unix://{folder / 's'}:/route"
-        else:
-            listener = gevent_socket.socket()
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(16)
-            self.url = f"{'wss' if kind == 'tls' else 'ws'}://localhost:{listener.getsockname()[1]}/route"
-        self.address = listener.getsockname()
-        self.context = (context or server_context()) if kind == "tls" else None
-        self.server = _KeepingServer(listener, self._handle, spawn=Pool())
-        self.server.start()
+        self._server = RawServer(
+            self._handle,
+            upgrade=False,
+            listen=str(folder / "s") if kind == "unix" and folder else None,
+            ssl_context=(context or server_context()) if kind == "tls" else None,
+        )
+        self.address = self._server.address
+        place = (
+            f"unix://{self.address}:" if kind == "unix" else f"{'s' if kind == 'tls' else ''}://localhost:{self.port}"
+        )
+        self.url = f"ws{'+' if kind == 'unix' else ''}{place}/route"
 
     @property
     def port(self) -> int:
-        return self.address[1]
+        return self._server.port
 
-    def _handle(self, sock: GeventSocket, address: object) -> None:
-        if self.context is not None:
-            try:
-                sock = self.context.wrap_socket(sock, server_side=True)
-            except OSError:
-                sock.close()
-                self.failed_handshakes += 1
-                return
-        connection = Connection(sock)
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """What connections to come are encrypted with."""
+        return self._server.ssl_context
+
+    @context.setter
+    def context(self, context: ssl.SSLContext | None) -> None:
+        self._server.ssl_context = context
+
+    @property
+    def failed_handshakes(self) -> int:
+        return self._server.failed_handshakes
+
+    def _handle(self, accepted: RawConnection) -> None:
+        connection = Connection(accepted.sock)
         self.connections.append(connection)
         script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
         script(connection)
@@ -148,9 +138,7 @@ class Scripted:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # What a script still waits for ends here.
-        self.server.stop(timeout=0)
-        for connection in self.connections:
-            connection.sock.close()
+        self._server.__exit__(kind, error, traceback)
 
 
 class Tunnel:
