@@ -131,6 +131,23 @@ def test_any_frame_saves_an_idle_peer(clock, raw_server, dial, peep) -> None:
 
 
 @seed("decided: Any message received after the ping was queued saves it")
+def test_parts_of_a_message_save_an_idle_peer(clock, raw_server, dial) -> None:
+    """On a line so slow that a frame takes a minute, and nothing else can come meanwhile."""
+    server = raw_server(mute)
+    got: list[Any] = []
+    peer = dial(server.url, hello=1, heartbeat=IDLE, on_stream=lambda payload, stream: got.append(payload))
+    told = Told(clock, peer, server)
+    text = b'{"type":"open","stream":2,"payload":"' + b"y" * 300 + b'","end":true}'
+    whole = b"\x81\x7e" + len(text).to_bytes(2, "big") + text
+    for start in range(0, len(whole), 10):
+        server.last.sock.sendall(whole[start : start + 10])
+        clock.advance(1.75)
+    assert clock.now() > 60.0
+    assert told.at == []
+    assert got == ["y" * 300]
+
+
+@seed("decided: Any message received after the ping was queued saves it")
 def test_what_came_before_the_ping_does_not(clock, raw_server, dial) -> None:
     server = raw_server(mute)
     peer = dial(server.url, hello=1, heartbeat=IDLE)
