@@ -192,6 +192,12 @@ class ITransport(Protocol):
                 answer to the remote's; None sends nothing but that answer.
         """
 
+    def disown(self) -> None:
+        """In a child process, forked from the one that owns the connection: close this copy of the descriptor.
+
+        Writes nothing, shuts nothing down and never blocks, since all of that would happen to the parent's connection.
+        """
+
     def unacknowledged(self) -> int | None:
         """How many bytes the remote's kernel has not acknowledged yet; None where that cannot be known."""
 

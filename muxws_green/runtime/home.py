@@ -2,6 +2,9 @@
 
 gevent's objects belong to one hub, and a hub to one thread. A call from elsewhere would wait for a wake-up that never
 comes, or write a socket that the parent process goes on using; here it raises instead.
+
+A forked child has a copy of every greenlet, and its hub would run them: a second reader that takes bytes from the
+parent's sockets, a second Supervisor that dials. So whatever owns a socket is told to let go of it in the child.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 from gevent import Greenlet, get_hub
 from gevent.hub import Hub
@@ -19,12 +23,31 @@ T = TypeVar("T")
 _forks = 0
 
 
-def _count_fork() -> None:
+class Owner(Protocol):
+    """Something with greenlets, and perhaps a socket, of one process."""
+
+    def disown(self) -> None:
+        """In a forked child: let go of everything without a word to anybody, and wake nobody of the application's."""
+
+
+_owners: WeakSet[Owner] = WeakSet()
+
+
+def disown_in_children(owner: Owner) -> None:
+    """Have `owner` told in every child that is forked from this process."""
+    _owners.add(owner)
+
+
+def _forked() -> None:
     global _forks
     _forks += 1
+    owners = list(_owners)
+    _owners.clear()
+    for owner in owners:
+        owner.disown()
 
 
-os.register_at_fork(after_in_child=_count_fork)
+os.register_at_fork(after_in_child=_forked)
 
 
 class Home:
@@ -35,6 +58,11 @@ class Home:
     def __init__(self) -> None:
         self.hub: Hub = get_hub()
         self._forks = _forks
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made it."""
+        return self._forks != _forks
 
     @property
     def here(self) -> bool:
@@ -51,7 +79,8 @@ class Home:
             return
         if self._forks != _forks:
             raise RuntimeError(
-                "this peer belongs to the process that made it, not to one forked from that; dial anew here"
+                "this peer belongs to the process that made it, not to one forked from that; dial anew here "
+                "(peer.run_threadsafe(fn) hands work to a thread of that process, not to the process)"
             )
         raise RuntimeError(
             "this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn), which runs fn there"
@@ -74,7 +103,12 @@ class Home:
 
         Returns:
             A future of its value; `result()` waits for it in the calling thread.
+
+        Raises:
+            RuntimeError: In a process forked since, where nobody would run it.
         """
+        if self.forked:
+            self.check()
         future: Future[T] = Future()
 
         def run() -> None:

@@ -27,7 +27,7 @@ from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.handlers import HandlerRun, StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
-from muxws_green.runtime.home import Home
+from muxws_green.runtime.home import Home, disown_in_children
 from muxws_green.runtime.hooks import Hooks
 from muxws_green.runtime.inbox import Intake
 from muxws_green.runtime.options import Options
@@ -118,6 +118,7 @@ class Link:
         self.parking.on_park = self.start_reading
         self._watch = options.clock.watch(transport.unacknowledged)
         transport.attach(self._nudge)
+        disown_in_children(self)
 
     def __repr__(self) -> str:
         return f"<Link {self.id} {'open' if self.cause is None else self.cause!r}>"
@@ -372,6 +373,18 @@ class Link:
         self._on_end(self)
         if failure is not None:
             logger.error("muxws conn=%s the transport could not be aborted", self.id, exc_info=failure)
+
+    def disown(self) -> None:
+        """In a forked child: the socket and all of this are the parent's."""
+        if self.cause is not None:
+            return
+        self.cause = ConnectionClosed("this process was forked from the one that owns the connection")
+        self._failing = True
+        self.core.die()
+        self._watch.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        self.transport.disown()
 
     def _fail_streams(self, cause: ConnectionClosed) -> None:
         for live in self.core.die():

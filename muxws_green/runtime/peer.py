@@ -495,6 +495,9 @@ class Peer(Waitable):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._home.forked:
+            # A child that leaves on its own way has nothing of its parent's to close.
+            return
         if error is not None:
             self.close(drain=0.0)
             return

@@ -58,6 +58,7 @@ class Stream(Waitable):
         self._inbox = Inbox(link.intake, link.refuser(live))
         self._claim = ""
         self._iterated = False
+        self._iterating = False
         self._first: Any = ABSENT
         self._answer_seen = False
         self._closed: Event | None = None
@@ -326,15 +327,15 @@ class Stream(Waitable):
         self._claim_for("iteration", None)
         if self._iterated:
             raise StreamAlreadyConsumed(f"stream {self.id} is being iterated already; two would share its payloads out")
-        self._iterated = True
+        self._iterated = self._iterating = True
         return _Iteration(self)
 
     def _leave(self) -> None:
         """The iteration was left before its end: nobody will ask for what is here, nor for what would still come."""
-        inbox = self._inbox
-        if not (inbox.ended or inbox.error):
-            self._cancel_if_live("the iteration was left")
-        inbox.drop()
+        self._iterating = False
+        # Also where the remote has ended by now, or a race with its last frame would decide.
+        self._cancel_if_live("the iteration was left")
+        self._inbox.drop()
 
     def _collect_one(self, until: float | None, timeout: float | None) -> Any:
         """What `Peer.request` returns: exactly one payload, when the remote has ended."""
@@ -396,7 +397,7 @@ class Stream(Waitable):
         events = [event for event in (self._closed, self._replied) if event is not None]
         return not (
             self._claim in ("notify", "request")
-            or self._iterated
+            or self._iterating
             or self._inbox.waiters
             or any(event.linkcount() for event in events)
             or self._link.outlet.is_awaited(self._live)
@@ -464,12 +465,10 @@ class _Iteration:
         while True:
             if inbox.items:
                 return inbox.take()
-            if inbox.error is not None:
+            if inbox.error is not None or inbox.ended:
                 self._stream = None
-                raise inbox.error.clone()
-            if inbox.ended:
-                self._stream = None
-                raise StopIteration
+                stream._iterating = False
+                raise StopIteration if inbox.error is None else inbox.error.clone()
             stream._wait(None)
 
     def close(self) -> None:

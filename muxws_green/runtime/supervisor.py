@@ -21,6 +21,7 @@ from muxws_green.interfaces import IBackoffPolicy, IDialer
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
 from muxws_green.runtime.guard import guarded
+from muxws_green.runtime.home import disown_in_children
 from muxws_green.runtime.options import check_callable, check_methods
 from muxws_green.runtime.session import Session
 from muxws_green.runtime.waiting import Parking, WaitList
@@ -120,6 +121,7 @@ class Supervisor:
         self._hurry = WaitList(parking, counted=False)
         self._greenlet = Greenlet(self._run)
         self._greenlet.name = f"supervisor {peer.id}"
+        disown_in_children(self)
 
     def start(self) -> None:
         """Begin with the first attempt."""
@@ -148,6 +150,11 @@ class Supervisor:
         greenlet = self._greenlet
         if greenlet is not getcurrent() and not greenlet.dead:
             greenlet.kill(_Stop(), block=False)
+
+    def disown(self) -> None:
+        """In a forked child: the parent's copy goes on dialling, and this one does not."""
+        self._stopped = True
+        self._greenlet.kill(_Stop(), block=False)
 
     def hurry(self) -> bool:
         """End the wait between two attempts. False where it is in none."""

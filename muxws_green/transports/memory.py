@@ -277,6 +277,12 @@ class MemoryTransport:
         self.incoming._discard()
         self.outgoing._changed.set()
 
+    def disown(self) -> None:
+        """End this end without a word; there is no descriptor. See `ITransport.disown`."""
+        self._aborted = True
+        self._end = self._end or _LOST
+        self.incoming._discard()
+
     def unacknowledged(self) -> int | None:
         """Bytes that are held up on the line, and those of a `send` that waits."""
         return self.outgoing.travelling_bytes + self._waiting_bytes

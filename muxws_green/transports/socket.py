@@ -149,6 +149,12 @@ class SocketTransport:
                 pass
             self._sock.close()
 
+    def disown(self) -> None:
+        """Leave the connection to the process that this one was forked from; see `ITransport.disown`."""
+        self._aborted = True
+        self._end = self._end or _LOST
+        self._sock.close()
+
     def unacknowledged(self) -> int | None:
         """Bytes that a waiting `send` still holds and that the kernel reports (Linux); None elsewhere."""
         queued = unacknowledged_bytes(self._sock)

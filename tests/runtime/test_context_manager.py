@@ -111,6 +111,15 @@ def test_an_iteration_at_rest_belongs_to_somebody(ends, clock):
     assert list(rows) == []
 
 
+def test_one_that_has_come_to_its_end_belongs_to_nobody(ends, clock):
+    made = ends(clock=clock)
+    made.far.on_stream(lambda payload, stream: stream.send(1))
+    with made.near as peer:
+        # This side has not ended it.
+        assert list(peer.open()) == [1]
+    assert clock.now() == 0.0
+
+
 def test_what_was_told_is_delivered(ends, clock):
     made, got = ends(clock=clock, capacity_bytes=70_000), []
     made.far.on_stream(lambda payload, stream: got.append(len(payload)))

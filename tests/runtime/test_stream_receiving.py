@@ -218,16 +218,16 @@ def test_an_iteration_that_came_to_its_end_cancels_nothing(opened):
     assert made.sent_of("reset") == []
 
 
-def test_an_iteration_left_at_its_last_payload_has_nothing_to_cancel(opened):
+def test_whether_the_remotes_end_has_come_makes_no_difference_to_leaving(opened):
     made, stream, far = opened()
     far.send(1)
     far.end(2)
     settle()
     for _ in stream:
         break
-    stream.end("still open on this side")
+    assert stream.state is StreamState.CLOSED
     settle()
-    assert made.sent_of("reset") == []
+    assert [frame["code"] for frame in made.sent_of("reset")] == [ResetCode.CANCELLED]
 
 
 def test_an_iteration_is_left_by_a_collector_in_another_thread(opened):
