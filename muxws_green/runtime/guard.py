@@ -13,6 +13,23 @@ logger = logging.getLogger("muxws.peer")
 T = TypeVar("T")
 
 
+#: Errors of a chain that `forget_frames` looks at.
+_CHAIN = 16
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an error that is kept, and of what caused it.
+
+    They hold the frames of the greenlets that met it, and with those whole connections that are long gone.
+    """
+    chained: BaseException | None = error
+    for _ in range(_CHAIN):
+        if chained is None:
+            return
+        chained.__traceback__ = None
+        chained = chained.__cause__ or chained.__context__
+
+
 def guarded(call: Callable[[], T], what: str, *values: object) -> T | None:
     """Call `call()`; what it raises is logged.
 

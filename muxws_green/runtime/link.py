@@ -24,7 +24,7 @@ from muxws_green.protocol.connection import Connection, Violation
 from muxws_green.protocol.frames import clip_utf8
 from muxws_green.protocol.lanes import BATCH_BYTES
 from muxws_green.protocol.streams import LiveStream
-from muxws_green.runtime.guard import guarded
+from muxws_green.runtime.guard import forget_frames, guarded
 from muxws_green.runtime.handlers import HandlerRun, StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
 from muxws_green.runtime.home import Home, disown_in_children
@@ -354,6 +354,7 @@ class Link:
         if self.cause is not None:
             return
         self.cause = cause = self._parting or cause
+        forget_frames(cause)
         self._failing = True
         self._fail_streams(cause)
         self.pings.fail(cause)
