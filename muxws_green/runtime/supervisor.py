@@ -20,7 +20,7 @@ from muxws_green.errors import ConnectionClosed, StreamTimeout
 from muxws_green.interfaces import IBackoffPolicy, IDialer
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
-from muxws_green.runtime.guard import guarded
+from muxws_green.runtime.guard import forget_frames, guarded
 from muxws_green.runtime.home import disown_in_children
 from muxws_green.runtime.options import check_callable, check_methods
 from muxws_green.runtime.session import Session
@@ -202,6 +202,9 @@ class Supervisor:
             link = self._attempt()
         except Exception as error:  # whatever makes an attempt fail counts as one failure
             self.last_error = error
+            if self.reports_losses:
+                # Nobody is about to raise it: it is kept for those who look.
+                forget_frames(error)
             self.attempt += 1
             logger.info("muxws conn=%s attempt %d failed: %s", self._peer.id, self.attempt, error)
             if self._stopped:
