@@ -17,7 +17,7 @@ from muxws_green import (
 )
 from muxws_green.runtime.supervisor import SupervisorState
 from muxws_green.transports.dialer import Dialer
-from tests.seeds.fixtures import EXACT
+from tests.seeds.phases import PHASES, Phase
 from tests.seeds.scripted import Wire, drops_hello, never_acknowledges, outcome, polite, resets_hello
 
 
@@ -200,6 +200,61 @@ def acknowledges_and_pings(wire: Wire) -> None:
     wire.serve()
 
 
+# What the application does in callbacks
+
+
+@pytest.mark.parametrize("error", [ValueError, gevent.Timeout])
+def test_callbacks_that_raise_are_logged_and_change_nothing(clock, raw_server, dial, caplog, error) -> None:
+    told: list[str] = []
+
+    def raises(*arguments: object) -> None:
+        told.append("raised")
+        raise error
+
+    def judge(failure: Exception) -> bool:
+        raises()
+        return False
+
+    server = raw_server(polite, resets_hello, polite)
+    peer = dial(server.url, hello=1, on_close=raises, on_reconnect=raises, retry_if=judge)
+    peer.on_close(lambda reason: told.append("close"))
+    peer.on_reconnect(lambda attempt, peer: told.append("reconnect"))
+    server.wires[0].reset()
+    clock.advance(10.0)
+    assert peer.is_open
+    # The loss, the failed hello (and, who knows when, whether it is worth another try), and the return.
+    assert [each for each in told if each != "raised"] == ["close", "close", "reconnect"]
+    assert told.count("raised") == 4
+    logged = [record.exc_info[0] for record in caplog.records if record.exc_info]
+    assert logged == [error] * 4
+
+
+# What it shows
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
+def test_what_a_peer_shows_in_each_phase(clock, dial, phase: Phase, tmp_path) -> None:
+    with phase.enter(clock, dial, tmp_path) as (peer, far):
+        supervisor = peer.supervisor
+        assert supervisor.state == phase.state
+        assert supervisor.next_delay == (0.25 if phase.name == "backing off" else None)
+        assert supervisor.attempt == (1 if phase.name == "given up" else 0)
+        assert peer.is_open is (phase.state == "established")
+        assert peer.is_closed is (phase.name == "given up")
+        assert (peer.close_cause is None) is (phase.name == "established")
+        assert (supervisor.last_error is None) is (phase.name == "established")
+        assert peer.stats.reconnects == (1 if phase.name == "established again" else 0)
+        assert peer.ready() is peer.is_closed
+        peer.close()
+        assert supervisor.state == ("given_up" if phase.name == "given up" else "stopped")
+        assert supervisor.next_delay is None
+        assert not peer.is_open
+        assert peer.is_closed
+        assert peer.ready()
+        assert peer.close_cause is not None
+        far.go_on()
+
+
 # Kills
 
 
@@ -353,4 +408,3 @@ def test_attempts_hurried_on_count_like_any_other(clock, raw_server, dial) -> No
     clock.settle()
     assert server.dials == [0.0] * 4
     assert peer.supervisor.state is SupervisorState.GIVEN_UP
-    assert EXACT.max_attempts is None
