@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
 
-from tests.doors.doors import Door, Served, served
+from tests.doors.doors import DOORS, Door, Served, served
 
 
 @pytest.fixture(scope="session")
 def open_door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Door], Served]]:
     """Gives the server behind a door."""
-    servers: dict[Door, Served] = {}
-    stacks: list[ExitStack] = []
+    servers: dict[Door, tuple[Served, ExitStack]] = {}
 
     def find(door: Door) -> Served:
         if door not in servers:
-            stacks.append(ExitStack())
-            servers[door] = stacks[-1].enter_context(served(door, tmp_path_factory.mktemp("door")))
-        return servers[door]
+            stack = ExitStack()
+            servers[door] = stack.enter_context(served(door, tmp_path_factory.mktemp("door"))), stack
+        return servers[door][0]
+
+    def end(server: Served, stack: ExitStack) -> None:
+        # Told to quit at once, a worker of gunicorn's may show its own exit as an error.
+        server.process.stop(signal.SIGTERM)
+        stack.close()
 
     yield find
     # All together, since gunicorn takes a while over it.
-    with ThreadPoolExecutor() as pool:
-        for ended in [pool.submit(stack.close) for stack in stacks]:
+    with ThreadPoolExecutor(len(DOORS)) as pool:
+        for ended in [pool.submit(end, *pair) for pair in servers.values()]:
             ended.result()
 
 
