@@ -22,6 +22,7 @@ from gevent.event import Event
 
 from muxws_green import ConnectionClosed, MuxwsError, NotConnectedError, RemoteError
 from muxws_green.api import default_clock
+from muxws_green.interfaces import IClock
 from muxws_green.messaging.client import ConnectionEvent, ReconnectingClient
 from muxws_green.messaging.errors import BadBodyError
 from muxws_green.messaging.jobs import Attempt
@@ -44,9 +45,13 @@ class Agent:
         name: Who it is; one scheduler has one agent of each name.
         command: What does a job.
         report: Called with a line of text for whatever happens.
+        clock: Measures the time between two offers of a result.
     """
 
-    def __init__(self, name: str, command: Sequence[str], report: Callable[[str], object]) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], report: Callable[[str], object], *, clock: IClock = default_clock
+    ) -> None:
+        self._clock = clock
         self._name = name
         self._command = list(command)
         self._report = report
@@ -132,7 +137,7 @@ class Agent:
                 return True
             except MuxwsError:
                 # The connection has ended, or is about to, or the scheduler has not answered in time.
-                default_clock.sleep(AGAIN_SECONDS)
+                self._clock.sleep(AGAIN_SECONDS)
             else:
                 taken = isinstance(answer, dict) and answer.get("taken") is True
                 self._report(f"{what}: {'taken' if taken else 'refused'}")

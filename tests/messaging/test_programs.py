@@ -77,6 +77,21 @@ def test_a_scheduler_that_is_killed_and_restarted(stage: Stage) -> None:
     assert book(stage)["refused"] == 1
 
 
+def test_a_result_waits_for_the_next_scheduler(stage: Stage) -> None:
+    first, url = stage.scheduler("x")
+    agent = stage.agent("a", url)
+    agent.wait_for("job 1 attempt 1: started")
+    first.signal(signal.SIGKILL)
+    first.wait()
+    agent.wait_for("disconnected")
+    stage.open_gate("a", "x")
+    second, _ = stage.scheduler("x", url=url)
+    second.wait_for("job 1 attempt 1: result of a refused")
+    second.wait_for("job 1 attempt 2: result of a taken")
+    assert second.wait() == 0
+    assert second.lines[-2:] == ["job 1 'x': a did x", "1 of 1 jobs done in 2 attempts, 1 results refused"]
+
+
 def test_an_agent_that_freezes_is_found_dead_and_its_job_given_out_again(stage: Stage) -> None:
     scheduler, url = stage.scheduler("x", options=QUICK)
     frozen = stage.agent("a", url)

@@ -9,8 +9,8 @@ import pytest
 from gevent.event import Event
 
 from muxws_green.messaging import BadBodyError, Message, MessagePeer
-from muxws_green.messaging.agent import MAX_WAITING, Agent
-from muxws_green.messaging.jobs import JobBook
+from muxws_green.messaging.agent import AGAIN_SECONDS, MAX_WAITING, RESULT_SECONDS, Agent
+from muxws_green.messaging.jobs import Attempt, JobBook
 from muxws_green.messaging.scheduler import START_SECONDS, Scheduler, summary
 from tests.seeds.scripted import outcome
 
@@ -233,4 +233,63 @@ def test_an_agent_takes_only_so_many_orders(ends, clock) -> None:
     clock.settle()
     again = ends(agent.setup)
     again.near.request("start", {"job": 1, "attempt": 2, "text": "x"})
+    assert lines == []
+
+
+def test_a_result_is_offered_until_somebody_says_what_becomes_of_it(clock, service, client) -> None:
+    offers: list[Any] = []
+
+    def setup(peer: MessagePeer) -> None:
+        @peer.on("result")
+        def take(message: Message) -> Any:
+            offers.append(message.body)
+            if len(offers) == 1:
+                # It is taken, and nobody hears of that.
+                message.peer.close(drain=0.0)
+            if len(offers) == 2:
+                Event().wait()
+            return {"taken": True}
+
+    lines: list[str] = []
+    agent = Agent("a", ["true"], lines.append, clock=clock)
+    to_scheduler = client(service(setup).url)
+    to_scheduler.start()
+    assert agent._deliver(to_scheduler, Attempt(3, 2, "x"), {"exit": 0, "output": "fine"})
+    assert offers == [{"job": 3, "attempt": 2, "result": {"exit": 0, "output": "fine"}}] * 3
+    assert lines == ["job 3 attempt 2: taken"]
+    # Once after the loss, once after the deadline.
+    assert clock.now() == AGAIN_SECONDS + RESULT_SECONDS + AGAIN_SECONDS
+
+
+@pytest.mark.parametrize("answer,said", [({"taken": False}, "refused"), ({}, "refused"), (None, "refused")])
+def test_a_result_that_is_refused_is_not_offered_again(clock, service, client, answer, said) -> None:
+    lines: list[str] = []
+    agent = Agent("a", ["true"], lines.append, clock=clock)
+    to_scheduler = client(service(lambda peer: peer.on("result", lambda message: answer)).url)
+    to_scheduler.start()
+    assert agent._deliver(to_scheduler, Attempt(3, 2, "x"), {})
+    assert lines == [f"job 3 attempt 2: {said}"]
+
+
+def test_a_result_that_nobody_understands_is_not_offered_again(clock, service, client) -> None:
+    lines: list[str] = []
+    agent = Agent("a", ["true"], lines.append, clock=clock)
+    to_scheduler = client(service().url)
+    to_scheduler.start()
+    assert agent._deliver(to_scheduler, Attempt(3, 2, "x"), {})
+    assert lines == ["job 3 attempt 2: no method 'result'"]
+
+
+def test_an_agent_that_is_stopped_offers_nothing_any_more(clock, service, client) -> None:
+    lines: list[str] = []
+    agent = Agent("a", ["true"], lines.append, clock=clock)
+    server = service()
+    server.stop()
+    to_scheduler = client(server.url)
+    to_scheduler.start()
+    offering = outcome(agent._deliver, to_scheduler, Attempt(3, 2, "x"), {})
+    clock.advance(60.0)
+    assert not offering.ready()
+    to_scheduler.stop()
+    assert offering.get() is False
     assert lines == []
