@@ -3,13 +3,14 @@
 Whole messages travel between the two ends; everything that a reader or a writer can observe of `SocketTransport` holds
 here too: text and binary are kept apart, a close frame arrives after what was sent before it, its answer is written by
 the next `send` or `abort`, an end without one is 1006, and an interrupted `send` makes the transport unusable. Each
-direction is a `Line`, where delays, stalls and a bound for the bytes under way are set while the connection lives.
+direction is a `Line`, where faults and a bound for the bytes under way are set while the connection lives.
 
 Nothing here looks inside a message. Both ends belong to one hub.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,11 @@ class Line:
         self._travelling: deque[_Parcel] = deque()
         self._arrived: deque[_Parcel] = deque()
         self._stalled = False
+        self._dropping = False
         self._delay_seconds = 0.0
+        self._bytes_per_second: float | None = None
+        self._passing_bytes: int | None = None
+        self._free_at = -math.inf
         self._clock: IClock | None = None
         self._readable = Event()
         self._changed = Event()
@@ -106,6 +111,27 @@ class Line:
         self._delay_seconds = seconds
         self._clock = clock
 
+    def throttle(self, bytes_per_second: float | None, clock: IClock) -> None:
+        """Let what is sent from now on arrive at this rate by `clock`, each message when it is whole; None ends it."""
+        if bytes_per_second is not None and not bytes_per_second > 0:
+            raise ValueError(f"bytes_per_second must be above 0, got {bytes_per_second!r}")
+        self._bytes_per_second = bytes_per_second
+        self._free_at = -math.inf
+        self._clock = clock
+
+    def drop(self) -> None:
+        """Lose what has not arrived and all that is sent from now on, the end included: a cable that was pulled out."""
+        self._dropping = True
+        self._move()
+
+    def cut_after(self, passing_bytes: int) -> None:
+        """Let so many bytes more arrive and then `cut`; a message that they end within is lost."""
+        if passing_bytes < 0:
+            raise ValueError(f"passing_bytes must not be negative, got {passing_bytes!r}")
+        self._passing_bytes = passing_bytes
+        if passing_bytes == 0:
+            self.cut()
+
     def cut(self) -> None:
         """Lose what has not arrived and end the stream without a close frame; what has arrived can still be read."""
         self._travelling.clear()
@@ -123,7 +149,8 @@ class Line:
         self._changed.wait()
 
     def _put(self, item: _Item, size_bytes: int) -> None:
-        parcel = _Parcel(item, size_bytes, due=self._delay_seconds == 0)
+        wait = self._travel_seconds(size_bytes)
+        parcel = _Parcel(item, size_bytes, due=wait == 0)
         self._travelling.append(parcel)
         self.travelling_bytes += size_bytes
         if not parcel.due and self._clock is not None:
@@ -132,14 +159,30 @@ class Line:
                 parcel.due = True
                 self._move()
 
-            self._clock.call_later(self._delay_seconds, arrive)
+            self._clock.call_later(wait, arrive)
         self._move()
 
+    def _travel_seconds(self, size_bytes: int) -> float:
+        if self._bytes_per_second is None or self._clock is None:
+            return self._delay_seconds
+        now = self._clock.now()
+        self._free_at = max(now, self._free_at) + size_bytes / self._bytes_per_second
+        return self._free_at - now + self._delay_seconds
+
     def _move(self) -> None:
-        while self._travelling and self._travelling[0].due and not self._stalled:
+        while self._travelling and (self._dropping or (self._travelling[0].due and not self._stalled)):
             parcel = self._travelling.popleft()
             self.travelling_bytes -= parcel.size_bytes
-            self._deliver(parcel)
+            if self._dropping:
+                self._changed.set()
+            elif self._passing_bytes is None:
+                self._deliver(parcel)
+            else:
+                self._passing_bytes -= parcel.size_bytes
+                if self._passing_bytes >= 0:
+                    self._deliver(parcel)
+                if self._passing_bytes <= 0:
+                    self.cut()
 
     def _deliver(self, parcel: _Parcel) -> None:
         if self.ended:

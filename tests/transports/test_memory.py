@@ -250,6 +250,76 @@ def test_a_delayed_message_arrives_when_its_time_has_come_and_nothing_overtakes_
             left.outgoing.delay(-1.0, clock)
 
 
+def test_a_throttled_message_arrives_when_it_is_whole():
+    left, right = memory_pair()
+    with FakeClock(autojump=False) as clock:
+        left.outgoing.throttle(100, clock)
+        left.outgoing.delay(1.0, clock)
+        left.send([bytes(50), bytes(25)], True)
+        times = []
+        reader = gevent.spawn(lambda: [(len(right.receive()[0]), times.append(clock.now())) for _ in range(3)])
+        clock.advance(10.0)
+        assert times == [1.5, 1.75]
+        # An idle line has saved nothing up.
+        left.send([bytes(100)], True)
+        clock.advance(10.0)
+        assert times == [1.5, 1.75, 12.0]
+        reader.get(timeout=1.0)
+        left.outgoing.delay(0.0, clock)
+        left.outgoing.throttle(None, clock)
+        left.send([b"at once"], False)
+        assert right.receive() == ["at once"]
+        for rate in (0, -1, float("nan")):
+            with pytest.raises(ValueError, match="above 0"):
+                left.outgoing.throttle(rate, clock)
+
+
+def test_what_is_dropped_is_lost_with_the_end_and_its_sender_notices_nothing():
+    left, right = memory_pair(capacity_bytes=10)
+    left.outgoing.stall()
+    left.send([bytes(10)], True)
+    writer = gevent.spawn(left.send, [bytes(10)] * 5, True)
+    assert is_waiting(writer)
+    left.outgoing.drop()
+    writer.get(timeout=1.0)
+    left.outgoing.resume()
+    assert left.unacknowledged() == 0
+    right.send([b"other way"], False)
+    assert left.receive() == ["other way"]
+    left.close(1000, "")
+    left.abort()
+    reader = gevent.spawn(ended, right)
+    assert is_waiting(reader)
+    right.abort()
+    reader.get(timeout=1.0)
+
+
+@pytest.mark.parametrize("passing,arrived", [(0, []), (2, []), (3, ["abc"]), (4, ["abc"]), (6, ["abc", "def"])])
+def test_a_cut_comes_after_so_many_bytes_and_loses_the_message_that_they_end_in(passing, arrived):
+    left, right = memory_pair()
+    left.send([b"before"], False)
+    assert right.receive() == ["before"]
+    left.outgoing.cut_after(passing)
+    left.send([b"abc", b"def"], False)
+    got = []
+    with pytest.raises(ConnectionClosed) as caught:
+        while True:
+            got += right.receive()
+    assert (got, caught.value.code) == (arrived, 1006)
+    with pytest.raises(ValueError, match="negative"):
+        left.outgoing.cut_after(-1)
+
+
+def test_a_cut_that_is_still_to_come_lets_messages_pass():
+    left, right = memory_pair()
+    left.outgoing.cut_after(7)
+    left.send([b"abc", b"def"], False)
+    assert right.receive() == ["abc", "def"]
+    left.send([b"g"], False)
+    assert right.receive() == ["g"]
+    assert ended(right).code == 1006
+
+
 def test_drop_kills_both_ends_without_a_close_frame():
     left, right = memory_pair()
     left.send([b"arrived"], False)
