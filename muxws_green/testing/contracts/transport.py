@@ -287,6 +287,26 @@ def abort_answers(ends: Ends) -> None:
     expect(end.code == 4001, f"the other end saw {end.code}")
 
 
+def disown_is_silent(ends: Ends) -> None:
+    """After disown this end is over, and the other end has not been told a word."""
+    ends.near.send([b"before"], False)
+    others: list[str] = []
+    gevent.spawn(others.append, "another greenlet")
+    ends.near.disown()
+    expect(not others, "another greenlet has run meanwhile")
+    raised(ConnectionClosed, lambda: ends.near.send([b"x"], False), "a send afterwards")
+    the_end(ends.near)
+    ends.near.abort(1000)
+    got = receive(ends.far, 1)
+    expect(got == ["before"], f"{got!r} was received")
+    # With the last copy of its descriptor a socket ends, though nobody has said so.
+    receiving = Task(ends.far.receive)
+    settle()
+    end = receiving.error
+    silent = not receiving.over or (isinstance(end, ConnectionClosed) and end.code == 1006)
+    expect(silent, f"the other end received {receiving.value!r} or saw {end!r}")
+
+
 def sending_to_nobody(ends: Ends) -> None:
     """Sending to a remote that is gone raises ConnectionClosed, the first time or soon after."""
     ends.far.abort()
@@ -364,6 +384,7 @@ PROMISES: Final = (
     abort_is_1006,
     abort_with_a_code,
     abort_answers,
+    disown_is_silent,
     sending_to_nobody,
     never_continues,
     too_long,

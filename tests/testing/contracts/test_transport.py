@@ -229,6 +229,46 @@ class AnswersNothing(MemoryTransport):
         super().abort(code)
 
 
+@breaks(DOUBLES, suite.disown_is_silent, "another greenlet has run")
+class WaitsToDisown(MemoryTransport):
+    def disown(self):
+        gevent.sleep(0)
+        super().disown()
+
+
+@breaks(DOUBLES, suite.disown_is_silent, "a send afterwards did not raise")
+class SendsForItsParent(MemoryTransport):
+    disowned = False
+
+    def disown(self):
+        self.disowned = True
+        super().disown()
+
+    def send(self, messages, binary):
+        if not self.disowned:
+            super().send(messages, binary)
+
+
+@breaks(DOUBLES, suite.disown_is_silent, "'?'] was received")
+class SpeaksForItsParent(MemoryTransport):
+    def disown(self):
+        self.outgoing._arrived.clear()
+        self.outgoing._put("?", 1)
+        super().disown()
+
+
+@breaks(DOUBLES, suite.disown_is_silent, "code 1000")
+class ClosesForItsParent(MemoryTransport):
+    def disown(self):
+        self.abort(1000)
+
+
+@breaks(DOUBLES, suite.disown_is_silent, "nothing had happened")
+class ReadsForItsParent(MemoryTransport):
+    def disown(self):
+        self._aborted = True
+
+
 @breaks(DOUBLES, suite.sending_to_nobody, "did not raise")
 class SendsToNobody(MemoryTransport):
     def send(self, messages, binary):
