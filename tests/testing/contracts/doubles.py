@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from muxws_green.testing.contracts import promises
 from muxws_green.testing.contracts.promises import said
+
+#: The complaint about a double that keeps its caller waiting.
+NOTHING = "nothing had happened"
 
 #: By promise: doubles that break it, each with a part of what is to be said about it.
 Breaks = dict[Callable[..., None], list[tuple[Any, str]]]
@@ -28,11 +32,23 @@ def every_double(doubles: Breaks) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "promise,double,complaint",
         [
-            pytest.param(promise, double, complaint, id=f"{promise.__name__}-{double.__name__}")
+            pytest.param(
+                promise,
+                double,
+                complaint,
+                id=f"{promise.__name__}-{double.__name__}",
+                marks=[pytest.mark.slow] if complaint == NOTHING else [],
+            )
             for promise, broken in doubles.items()
             for double, complaint in broken
         ],
     )
+
+
+def be_impatient(complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait less long for a double that does nothing at all, and still longer than what is right ever takes."""
+    if complaint == NOTHING:
+        monkeypatch.setattr(promises, "SECONDS", 2.0)
 
 
 def assert_rejected(promise: Callable[..., None], complaint: str, check: Callable[[], None]) -> None:

@@ -9,9 +9,16 @@ import pytest
 
 from muxws_green.runtime.clock import GeventClock
 from muxws_green.testing import FakeClock
-from muxws_green.testing.contracts import check_clock, promises
+from muxws_green.testing.contracts import check_clock
 from muxws_green.testing.contracts import clock as suite
-from tests.testing.contracts.doubles import Breaks, assert_all_are_broken, assert_rejected, breaks, every_double
+from tests.testing.contracts.doubles import (
+    Breaks,
+    assert_all_are_broken,
+    assert_rejected,
+    be_impatient,
+    breaks,
+    every_double,
+)
 
 DOUBLES: Breaks = {}
 
@@ -176,7 +183,7 @@ def test_fake_time_keeps_it():
 
 @every_double(DOUBLES)
 def test_a_broken_double_is_rejected(promise, double, complaint, monkeypatch):
-    monkeypatch.setattr(promises, "SECONDS", 0.5)
+    be_impatient(complaint, monkeypatch)
     assert_rejected(promise, complaint, lambda: check_clock(double))
 
 

@@ -7,7 +7,7 @@ import pytest
 from gevent.lock import RLock
 
 from muxws_green.errors import ConnectionClosed
-from muxws_green.testing.contracts import check_transport, promises
+from muxws_green.testing.contracts import check_transport
 from muxws_green.testing.contracts import transport as suite
 from muxws_green.transports.memory import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -18,7 +18,14 @@ from muxws_green.transports.memory import (
     memory_pair,
 )
 from muxws_green.transports.socket import SocketTransport
-from tests.testing.contracts.doubles import Breaks, assert_all_are_broken, assert_rejected, breaks, every_double
+from tests.testing.contracts.doubles import (
+    Breaks,
+    assert_all_are_broken,
+    assert_rejected,
+    be_impatient,
+    breaks,
+    every_double,
+)
 from tests.transports.raw import PAIRS
 
 DOUBLES: Breaks = {}
@@ -503,7 +510,7 @@ def test_both_ends_are_tried():
 
 @every_double(DOUBLES)
 def test_a_broken_double_is_rejected(promise, double, complaint, monkeypatch):
-    monkeypatch.setattr(promises, "SECONDS", 0.5)
+    be_impatient(complaint, monkeypatch)
 
     def make_pair() -> tuple[MemoryTransport, MemoryTransport]:
         there, back = Line(CAPACITY_BYTES), Line(CAPACITY_BYTES)
