@@ -206,7 +206,7 @@ class Flow(Faults):
     def start(self, source: GeventSocket, sink: GeventSocket | None) -> None:
         """Begin to move bytes from `source` to `sink`; None: to nowhere."""
         if sink is None:
-            self._deaf = self._told = True
+            self._deaf = True
         else:
             # A fake clock is not to jump while the receiver is still taking bytes.
             self._watch = self._clock.watch(lambda: unacknowledged_bytes(sink))
@@ -230,9 +230,8 @@ class Flow(Faults):
 
     def deafen(self) -> None:
         """Tell the receiver nothing more; read to the end, whatever conditions there were, and throw it away."""
-        self.restore()
         self._deaf = self._told = True
-        self.wake()
+        self.restore()
 
     def wake(self) -> None:
         """Look at the conditions again."""

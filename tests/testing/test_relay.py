@@ -51,6 +51,8 @@ class Place:
 
     def __init__(self, kind: str, folder, **options) -> None:
         self.server = listener(kind, folder)
+        self.greenlets: list[gevent.Greenlet] = []
+        gevent.Greenlet.add_spawn_callback(self._note)
         self.relay = Relay(self.server.getsockname(), **options)
         self.sockets: list[GeventSocket] = []
 
@@ -77,11 +79,21 @@ class Place:
         settle()
         return client, server
 
+    def all_over(self) -> bool:
+        """Whether nothing of any connection is left, though the relay goes on."""
+        settle()
+        busy = [greenlet for greenlet in self.greenlets if not greenlet.dead and greenlet.name.startswith("relay ")]
+        return not busy and self.relay.live == [] and self.relay.both.held_bytes == 0
+
     def close(self) -> None:
         self.relay.close()
         for sock in (self.server, *self.sockets):
             sock.close()
-        settle()
+        assert self.all_over()
+        gevent.Greenlet.remove_spawn_callback(self._note)
+
+    def _note(self, greenlet: gevent.Greenlet) -> None:
+        self.greenlets.append(greenlet)
 
 
 @pytest.fixture(params=["tcp", "unix"])
@@ -185,8 +197,7 @@ def test_an_end_of_file_passes_and_the_other_direction_goes_on(place):
     assert place.relay.live == place.relay.connections
     server.close()
     assert rest(client) == b""
-    settle()
-    assert place.relay.live == []
+    assert place.all_over()
     assert place.relay.connections[0].over.is_set()
 
 
@@ -200,6 +211,7 @@ def test_a_reset_passes_as_a_reset_behind_what_was_sent_before(tcp, vanishing):
     one.close()
     assert read(other, 4) == b"last"
     assert_reset(other)
+    assert tcp.all_over()
 
 
 def test_a_receiver_that_vanishes_is_noticed_by_a_sender_that_does_not_read(tcp):
@@ -208,6 +220,8 @@ def test_a_receiver_that_vanishes_is_noticed_by_a_sender_that_does_not_read(tcp)
     assert not sender.ready()
     server.close()
     assert isinstance(sender.get(), ConnectionError)
+    client.close()
+    assert tcp.all_over()
 
 
 def test_a_receiver_that_has_said_its_last_word_and_then_vanishes_resets_the_sender(tcp):
@@ -339,6 +353,24 @@ def test_a_throttle_that_is_lifted_lets_the_rest_pass_at_once(timed, clock):
     assert clock.now() == pytest.approx(5.0)
 
 
+def test_a_throttle_that_is_changed_is_exact_from_then_on(timed, clock):
+    client, server = timed.pair()
+    timed.relay.to_server.throttle(1)
+    client.sendall(bytes(100))
+    clock.sleep(0.5)
+    timed.relay.to_server.throttle(10)
+    read(server, 100)
+    assert clock.now() == pytest.approx(10.5)
+
+
+def test_fake_time_waits_for_receivers_that_are_still_taking_bytes(timed, clock):
+    timed.pair()
+    watches = clock._stillness._watches
+    assert [watch.pending() for watch in watches] == [0, 0]
+    timed.relay.close()
+    assert not watches
+
+
 def test_a_throttle_makes_the_sender_wait(clock, tmp_path):
     # The kernel holds less for a Unix socket.
     place = Place("unix", tmp_path, clock=clock, capacity_bytes=10_000)
@@ -427,6 +459,15 @@ def test_small_buffers_make_a_stall_felt_early(tmp_path):
     place.close()
 
 
+def test_a_stall_may_be_there_before_the_connection(place):
+    place.relay.both.stall()
+    client, server = place.pair()
+    client.sendall(b"there")
+    assert is_quiet(server)
+    place.relay.both.resume()
+    assert read(server, 5) == b"there"
+
+
 def test_a_stall_hides_the_end_until_it_is_over(place):
     client, server = place.pair()
     place.relay.to_server.stall()
@@ -448,8 +489,7 @@ def test_a_half_close_ends_one_direction_only(place):
     assert place.relay.to_client.delivered_bytes == 0
     client.close()
     server.close()
-    settle()
-    assert place.relay.live == []
+    assert place.all_over()
 
 
 # Cut and reset
@@ -476,10 +516,16 @@ def test_a_cut_in_one_direction_lets_any_number_pass_in_the_other(place):
     client.sendall(bytes(7))
     assert rest(server) == bytes(6)
     assert rest(client) == b""
+    # Until both have closed, what they send is taken and thrown away.
+    for sock in (client, server):
+        sock.sendall(bytes(100_000))
+        settle()
+        sock.sendall(bytes(100_000))
+    settle()
+    assert place.relay.live == place.relay.connections
     client.close()
     server.close()
-    settle()
-    assert place.relay.live == []
+    assert place.all_over()
 
 
 def test_a_cut_counts_from_the_first_byte_of_each_later_connection(place):
@@ -505,14 +551,19 @@ def test_a_cut_may_be_a_reset(tcp):
     assert read(server, 3) == b"fra"
     assert_reset(server)
     assert_reset(client)
+    assert tcp.all_over()
 
 
 def test_a_reset_reaches_both_sides(tcp):
     client, server = tcp.pair()
+    tcp.relay.both.stall()
+    client.sendall(b"held")
+    settle()
     tcp.relay.reset()
+    tcp.relay.both.resume()
     assert_reset(client)
     assert_reset(server)
-    assert tcp.relay.live == []
+    assert tcp.all_over()
     client, server = tcp.pair()
     client.sendall(b"new")
     assert read(server, 3) == b"new"
@@ -556,8 +607,7 @@ def test_a_cut_of_everything_is_an_end_of_file_whatever_is_unread(place):
     assert rest(client) == rest(server) == b""
     client.close()
     server.close()
-    settle()
-    assert place.relay.live == []
+    assert place.all_over()
 
 
 def test_one_connection_is_cut_and_the_other_lives(place):
@@ -615,9 +665,10 @@ def test_mute_accepts_takes_everything_and_says_nothing(place):
     assert is_quiet_listener(place.server)
     (one,) = place.relay.live
     assert one.to_server.received_bytes == 3 * MEGABYTE
+    # There is no server that this could keep anything from.
+    one.both.drop()
     client.close()
-    settle()
-    assert place.relay.live == []
+    assert place.all_over()
     place.relay.admit()
     client, server = place.pair()
     client.sendall(b"x")
