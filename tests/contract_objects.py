@@ -24,6 +24,7 @@ from muxws_green.protocol.liveness import CountingBeat, CountingHeartbeat, IdleB
 from muxws_green.protocol.origin import OriginCheck, SameOrigin
 from muxws_green.runtime import clock
 from muxws_green.runtime.clock import GeventClock
+from muxws_green.runtime.inbound import Inbound
 from muxws_green.runtime.link import Link
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.peer import Peer
@@ -180,10 +181,10 @@ def _attached() -> Iterator[tuple[Peer, Link]]:
     link.serve()
 
 
-@makes(Link)
-def connected_link() -> Iterator[Link]:
+@makes(Inbound)
+def sink() -> Iterator[Inbound]:
     with _attached() as (_, link):
-        yield link
+        yield Inbound(link)
 
 
 @makes(Stream)

@@ -18,6 +18,7 @@ from muxws_green.interfaces import IBackoffPolicy, IClock, ICodec, IErrorSeriali
 from muxws_green.protocol.backoff import Reconnect
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES, Splitter
 from muxws_green.protocol.subprotocol import offer
+from muxws_green.runtime.checks import checked_metadata
 from muxws_green.runtime.clock import default_clock
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.handlers import StreamHandler
@@ -25,7 +26,6 @@ from muxws_green.runtime.hooks import IncomingHeadersInterceptor, OpenIntercepto
 from muxws_green.runtime.options import Options, checked_seconds
 from muxws_green.runtime.peer import Peer
 from muxws_green.runtime.session import Session
-from muxws_green.runtime.stream import checked_metadata
 from muxws_green.runtime.supervisor import Hello, Supervisor
 from muxws_green.transports.dialer import Dialer
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from muxws_green.protocol.frames import FRAME_TYPES, Frame, from_mapping
+from muxws_green.runtime.checks import checked_metadata
 from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.options import check_callable
-from muxws_green.runtime.stream import checked_metadata
 
 if TYPE_CHECKING:
     from muxws_green.runtime.stream import Stream

@@ -15,20 +15,20 @@ from typing import Any
 import gevent
 from gevent import Greenlet, getcurrent
 from greenlet import GreenletExit, greenlet
-from zope.interface import implementer
 
 from muxws_green.codecs.envelopes import envelopes_of
-from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode, StreamReset
-from muxws_green.interfaces import IConnectionSink, ITransport
+from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode
+from muxws_green.interfaces import ITransport
 from muxws_green.protocol.connection import Connection, Violation
 from muxws_green.protocol.frames import clip_utf8
 from muxws_green.protocol.lanes import BATCH_BYTES
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.guard import forget_frames, guarded
-from muxws_green.runtime.handlers import HandlerRun, StreamHandler
+from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
 from muxws_green.runtime.home import Home, disown_in_children
 from muxws_green.runtime.hooks import Hooks
+from muxws_green.runtime.inbound import Inbound
 from muxws_green.runtime.inbox import Intake
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.outlet import Outlet
@@ -47,7 +47,6 @@ RETIRING_SECONDS = 10.0
 MAX_CLOSE_REASON_BYTES = 123
 
 
-@implementer(IConnectionSink)
 class Link:
     """One open socket of a peer.
 
@@ -86,7 +85,7 @@ class Link:
         self.core = Connection(
             options.codec,
             envelopes_of(options.codec),
-            self,
+            Inbound(self),
             dialer=dialer,
             max_frame_bytes=options.max_frame_bytes,
             max_payload_bytes=options.max_payload_bytes,
@@ -98,7 +97,7 @@ class Link:
         self.stats = LinkStats()
         #: What ended the socket; None while it lives.
         self.cause: ConnectionClosed | None = None
-        self._stream_handler = stream_handler
+        self.stream_handler = stream_handler
         self._on_end = ended
         self._reader: Greenlet[..., None] | None = None
         self._served_in: greenlet | None = None
@@ -114,7 +113,7 @@ class Link:
         #: The greenlets that are inside `close`.
         self._closers: list[greenlet] = []
         self._failing = False
-        self._heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
+        self.heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
         self.parking.on_park = self.start_reading
         self._watch = options.clock.watch(transport.unacknowledged)
         transport.attach(self._nudge)
@@ -131,8 +130,8 @@ class Link:
     @property
     def last_round_trip(self) -> float | None:
         """Seconds of the last answered ping of anybody's; None before the first."""
-        if self.pings.last_round_trip is None and self._heartbeat is not None:
-            return self._heartbeat.last_round_trip
+        if self.pings.last_round_trip is None and self.heartbeat is not None:
+            return self.heartbeat.last_round_trip
         return self.pings.last_round_trip
 
     def counts(self) -> LinkStats:
@@ -196,8 +195,8 @@ class Link:
             self._over.wait()
 
     def _start_heartbeat(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.start()
+        if self.heartbeat is not None:
+            self.heartbeat.start()
 
     def _read(self) -> None:
         try:
@@ -212,7 +211,7 @@ class Link:
                 raise
 
     def _read_on(self) -> None:
-        transport, core, stats, intake, heartbeat = self.transport, self.core, self.stats, self.intake, self._heartbeat
+        transport, core, stats, intake, heartbeat = self.transport, self.core, self.stats, self.intake, self.heartbeat
         while True:
             messages = transport.receive()
             if self.cause is not None:
@@ -275,7 +274,7 @@ class Link:
 
     def _write_on(self) -> None:
         transport, core, outlet, stats = self.transport, self.core, self.outlet, self.stats
-        binary, heartbeat = self.codec.binary, self._heartbeat
+        binary, heartbeat = self.codec.binary, self.heartbeat
         yielded_at = transport.sent_bytes
         while self.cause is None:
             batch = core.take_batch()
@@ -360,8 +359,8 @@ class Link:
         self.pings.fail(cause)
         self.outlet.close()
         self.intake.close()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        if self.heartbeat is not None:
+            self.heartbeat.stop()
         failure = None
         try:
             self.transport.abort(abort_code)
@@ -383,8 +382,8 @@ class Link:
         self._failing = True
         self.core.die()
         self._watch.cancel()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        if self.heartbeat is not None:
+            self.heartbeat.stop()
         self.transport.disown()
 
     def _fail_streams(self, cause: ConnectionClosed) -> None:
@@ -503,63 +502,3 @@ class Link:
                 stream._end_by_reset(ResetCode.CANCELLED, reason, asked=True)
 
         return refuse
-
-    # What the protocol tells (IConnectionSink)
-
-    def opening(self, live: LiveStream, headers: dict[str, Any] | None) -> None:
-        """The remote opens a stream."""
-        stream = Stream(self, live, headers, None)
-        live.owner = stream
-        self.stats.streams_accepted += 1
-        if self._stream_handler() is not None:
-            # Without a handler it is about to be refused.
-            self.hooks.incoming_headers(self.id, headers, stream)
-
-    def opened(self, live: LiveStream, payload: Any) -> None:
-        """Start the handler of a stream whose opening payload is whole."""
-        stream: Stream = live.owner
-        stream.payload = payload
-        handler = self._stream_handler()
-        if handler is None:
-            stream._end_by_reset(ResetCode.REFUSED, "no on_stream handler", asked=False)
-            return
-        run = HandlerRun(self, stream, *handler)
-        stream._handler = run
-        run.start()
-
-    def answered(self, live: LiveStream, headers: dict[str, Any] | None) -> None:
-        """The answer's first frame has arrived."""
-        stream: Stream = live.owner
-        stream._answer(headers)
-        self.hooks.incoming_headers(self.id, headers, stream)
-
-    def payload(self, live: LiveStream, payload: Any, size: int) -> None:
-        """A payload has arrived."""
-        live.owner._inbox.deliver(payload, size)
-
-    def ended(self, live: LiveStream, trailers: dict[str, Any] | None) -> None:
-        """The remote has ended a stream."""
-        live.owner._end(trailers)
-
-    def failed(self, live: LiveStream, error: StreamReset) -> None:
-        """A stream was reset by the remote, or for a fault of the remote's."""
-        self.stats.count_reset(error.code)
-        live.owner._fail(error)
-        self.wake_writer()
-
-    def pong(self, nonce: str) -> None:
-        """A pong has arrived."""
-        if not self.pings.settle(nonce) and self._heartbeat is not None:
-            self._heartbeat.pong(nonce)
-
-    def goaway(self, code: int, reason: str | None) -> None:
-        """The remote is going away."""
-        logger.info("muxws conn=%s the remote is going away (code %d): %r", self.id, code, reason)
-
-    def queued(self) -> None:
-        """An answer of the protocol's own is waiting to leave."""
-        self.wake_writer()
-
-    def report(self, text: str) -> None:
-        """Log an oddity."""
-        logger.info("muxws conn=%s %s", self.id, text)

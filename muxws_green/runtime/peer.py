@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gevent import Greenlet, getcurrent
-from gevent.event import Event
 from zope.interface import implementer
 
 from muxws_green.errors import (
@@ -19,23 +18,16 @@ from muxws_green.errors import (
     StreamTimeout,
 )
 from muxws_green.interfaces import IPeer, ITransport
-from muxws_green.runtime.closing import Callbacks, CloseReason
+from muxws_green.runtime.checks import check_code_and_reason
+from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.guard import guarded
-from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.home import Home
-from muxws_green.runtime.hooks import (
-    FrameHook,
-    Hooks,
-    IncomingHeadersInterceptor,
-    OpenInterceptor,
-    ReplyHeadersInterceptor,
-)
 from muxws_green.runtime.identity import new_connection_id
 from muxws_green.runtime.link import Link
-from muxws_green.runtime.options import Options, check_callable, checked_seconds, deadline
+from muxws_green.runtime.options import Options, checked_seconds, deadline
+from muxws_green.runtime.registration import Registrations
 from muxws_green.runtime.stats import LinkStats, Stats
-from muxws_green.runtime.stream import Stream, check_code_and_reason
-from muxws_green.runtime.waitable import Waitable
+from muxws_green.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from muxws_green.runtime.supervisor import Supervisor
@@ -47,7 +39,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 @implementer(IPeer)
-class Peer(Waitable):
+class Peer(Registrations):
     """One end of a connection. `connect` and `accept` make peers; applications do not.
 
     A peer belongs to the hub and the process that made it. As a context manager it closes on leaving: own streams that
@@ -61,25 +53,18 @@ class Peer(Waitable):
     """
 
     def __init__(self, options: Options, *, dialer: bool) -> None:
-        self.id = new_connection_id()
+        super().__init__()
         self.tags: dict[str, Any] = {}
         self.close_cause: ConnectionClosed | None = None
         self._options = options
         self._dialer = dialer
         self._home = Home()
-        self._hooks = Hooks()
         self._link: Link | None = None
         self._fresh_id = True
         self._served: Link | None = None
         self._established = False
         self._closing = False
-        self._handler: tuple[StreamHandler, bool] | None = None
-        self._close_callbacks: list[Callable[[CloseReason], object]] = []
-        self._reconnect_callbacks: list[Callable[[int, Peer], object]] = []
-        self._callbacks = Callbacks(lambda: f"callbacks {self.id}")
         self._forgetting: dict[Callable[[Peer], object], None] = {}
-        self._final: CloseReason | None = None
-        self._closed = Event()
         self._supervisor: Supervisor | None = None
         self._finish: Callable[[], Any] = list
         self._past = LinkStats()
@@ -143,104 +128,12 @@ class Peer(Waitable):
             reconnects=self._supervisor.reconnects if self._supervisor is not None else 0,
         )
 
-    def _done_event(self) -> Event:
-        return self._closed
-
     def rawlink(self, callback: Callable[[Any], object]) -> None:
         """Call `callback(self)` in the hub once it `is_closed`; soon, where it is already."""
         if self._link is not None:
             # Somebody is about to wait, and without a reader nothing would ever end.
             self._link.start_reading()
         super().rawlink(callback)
-
-    # Registration
-
-    @overload
-    def on_stream(self, handler: H, *, stop: bool = True) -> H: ...
-
-    @overload
-    def on_stream(self, handler: None = None, *, stop: bool = True) -> Callable[[H], H]: ...
-
-    def on_stream(self, handler: H | None = None, *, stop: bool = True) -> H | Callable[[H], H]:
-        """Register the handler of streams that the remote opens; a decorator too.
-
-        It is called as `handler(payload, stream)`, each time in a greenlet of its own. What it raises reaches the
-        opener as RemoteError; a stream that it leaves open is ended for it. There is one handler: another replaces it
-        and is logged.
-
-        Args:
-            handler: A plain blocking function.
-            stop: Whether a handler whose stream ends under it is stopped, by `HandlerStopped` at its next wait.
-        """
-
-        def register(function: H) -> H:
-            check_callable("the on_stream handler", function)
-            if self._handler is not None:
-                logger.warning("muxws conn=%s the on_stream handler is replaced by %r", self.id, function)
-            self._handler = (function, stop)
-            return function
-
-        return register if handler is None else register(handler)
-
-    def on_close(self, callback: Callable[[CloseReason], T]) -> Callable[[CloseReason], T]:
-        """Call `callback(CloseReason)` at each loss of a socket; a decorator too.
-
-        Registered on a peer that `is_closed`, it is called before this returns, with the last reason. Callbacks run one
-        after another in a greenlet of their own and may block; what they raise is logged.
-        """
-        check_callable("an on_close callback", callback)
-        self._close_callbacks.append(callback)
-        final = self._final
-        if final is not None:
-            guarded(lambda: callback(final), "muxws conn=%s the on_close callback %r raised", self.id, callback)
-        return callback
-
-    def on_reconnect(self, callback: Callable[[int, Peer], T]) -> Callable[[int, Peer], T]:
-        """Call `callback(attempt, peer)` for each connection that is established again, counted from 1; a decorator
-        too.
-
-        When it runs the hello has been acknowledged. No stream survived; open anew what is needed.
-        """
-        check_callable("an on_reconnect callback", callback)
-        self._reconnect_callbacks.append(callback)
-        return callback
-
-    def on_frame(self, hook: FrameHook) -> FrameHook:
-        """Call `hook(direction, frame, byte_length)` for every frame, `"tx"` or `"rx"`; a decorator too.
-
-        It runs in the reader and the writer and must not block. What it raises is logged.
-        """
-        self._hooks.on_frame(hook)
-        return hook
-
-    def intercept_open(self, interceptor: OpenInterceptor) -> Callable[[], None]:
-        """Call `interceptor(headers, payload)` for each stream opened here; it changes `headers` in place.
-
-        One that raises fails that call, and nothing is sent. Not called for the hello.
-
-        Returns:
-            A function that removes exactly this registration.
-        """
-        return self._hooks.intercept_open(interceptor)
-
-    def intercept_reply_headers(self, interceptor: ReplyHeadersInterceptor) -> Callable[[], None]:
-        """Call `interceptor(headers, stream)` before this end's first frame on a stream of the remote's; it changes
-        `headers` in place. One that raises fails that call, and nothing is sent.
-
-        Returns:
-            A function that removes exactly this registration.
-        """
-        return self._hooks.intercept_reply_headers(interceptor)
-
-    def intercept_incoming_headers(self, interceptor: IncomingHeadersInterceptor) -> Callable[[], None]:
-        """Call `interceptor(headers, stream)` with the remote's leading headers, read-only, once for each stream.
-
-        It runs in the reader and must not block. What it raises is logged.
-
-        Returns:
-            A function that removes exactly this registration.
-        """
-        return self._hooks.intercept_incoming_headers(interceptor)
 
     # Streams
 
@@ -548,17 +441,3 @@ class Peer(Waitable):
     def _on_loss(self, forget: Callable[[Peer], object]) -> None:
         """Call `forget(self)` at the end of the present socket, from within `Link.terminate`: it must not switch."""
         self._forgetting[forget] = None
-
-    def _report_close(self, reason: CloseReason) -> None:
-        """Tell the `on_close` callbacks; the last time, once, with `will_retry=False`. Never switches."""
-        if self._final is not None:
-            return
-        if not reason.will_retry:
-            self._final = reason
-            self._closed.set()
-        for callback in list(self._close_callbacks):
-            self._callbacks.add(lambda callback=callback: callback(reason))  # type: ignore[misc]
-
-    def _report_reconnect(self, attempt: int) -> None:
-        for callback in list(self._reconnect_callbacks):
-            self._callbacks.add(lambda callback=callback: callback(attempt, self))  # type: ignore[misc]

@@ -23,7 +23,9 @@ from muxws_green.interfaces import IStream
 from muxws_green.protocol.frames import ABSENT
 from muxws_green.protocol.states import LIVE, StreamState
 from muxws_green.protocol.streams import LiveStream
+from muxws_green.runtime.checks import check_code_and_reason, checked_metadata
 from muxws_green.runtime.inbox import Inbox
+from muxws_green.runtime.iteration import Iteration
 from muxws_green.runtime.options import deadline
 from muxws_green.runtime.waitable import Waitable
 
@@ -328,7 +330,7 @@ class Stream(Waitable):
         if self._iterated:
             raise StreamAlreadyConsumed(f"stream {self.id} is being iterated already; two would share its payloads out")
         self._iterated = self._iterating = True
-        return _Iteration(self)
+        return Iteration(self)
 
     def _leave(self) -> None:
         """The iteration was left before its end: nobody will ask for what is here, nor for what would still come."""
@@ -444,73 +446,3 @@ class Stream(Waitable):
         if inbox.items:
             # Nobody can ask for these any more. The collector may run in any thread.
             self._link.home.run_here(inbox.drop)
-
-
-class _Iteration:
-    """The iterator of one stream. Not a generator: one that is thrown away before its first step would not notice."""
-
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream: Stream | None = stream
-
-    def __iter__(self) -> _Iteration:
-        return self
-
-    def __next__(self) -> Any:
-        stream = self._stream
-        if stream is None:
-            raise StopIteration
-        inbox = stream._inbox
-        while True:
-            if inbox.items:
-                return inbox.take()
-            if inbox.error is not None or inbox.ended:
-                self._stream = None
-                stream._iterating = False
-                raise StopIteration if inbox.error is None else inbox.error.clone()
-            stream._wait(None)
-
-    def close(self) -> None:
-        """Leave the iteration, as a generator is left."""
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            stream._leave()
-
-    def __del__(self) -> None:
-        stream = self._stream
-        if stream is not None:
-            # The collector may run in any thread.
-            stream._link.home.run_here(stream._leave)
-
-
-_CODES = frozenset(int(code) for code in ResetCode) - {int(ResetCode.CONNECTION_CLOSED)}
-
-
-def check_code_and_reason(code: int, reason: str | None) -> None:
-    """Do nothing for what may stand in a reset or a goaway of ours.
-
-    Raises:
-        ProtocolError: `code` may not be sent (PROTOCOL §3).
-        TypeError: `reason` is no str.
-    """
-    if isinstance(code, bool) or not isinstance(code, int) or code not in _CODES:
-        raise ProtocolError(f"{code!r} is not a reset code that may be sent")
-    if reason is not None and not isinstance(reason, str):
-        raise TypeError(f"a reason is a str, not {type(reason).__name__}")
-
-
-def checked_metadata(what: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A copy of headers or trailers whose keys are all str.
-
-    Raises:
-        TypeError: It is no mapping, or a key is not a str.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{what} are a mapping with str keys, not {type(value).__name__}")
-    foreign = [key for key in value if not isinstance(key, str)]
-    if foreign:
-        raise TypeError(f"the keys of {what} are str, not {type(foreign[0]).__name__}")
-    return dict(value)

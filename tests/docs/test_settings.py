@@ -42,7 +42,10 @@ def have(function: Callable[..., Any], *leave_out: str) -> dict[str, Any]:
 
 
 def of_call(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    return {f"{function.__qualname__} {name}": have(function)[name]}
+    # A method that a class has inherited is the class's all the same.
+    owner = next((cls for cls in (Peer, Stream, Server) if getattr(cls, function.__name__, None) is function), None)
+    called = function.__name__ if owner is None else f"{owner.__name__}.{function.__name__}"
+    return {f"{called} {name}": have(function)[name]}
 
 
 def test_connect() -> None:

@@ -7,6 +7,7 @@ the check waits for it, up to a bound.
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -41,8 +42,11 @@ class Leaks:
 
     def pytest_configure(self) -> None:
         gevent.Greenlet.add_spawn_callback(self._started.add)
-        # The hub opens descriptors of its own, the first thread of its pool more of them.
-        gevent.get_hub().threadpool.apply(int)
+        # The hub opens descriptors of its own, and each thread of its pool more of them when it has its first task: so
+        # every thread gets one now, all at once.
+        pool = gevent.get_hub().threadpool
+        meeting = threading.Barrier(pool.maxsize)
+        pool.map(lambda _: meeting.wait(10), range(pool.maxsize))
 
     def pytest_unconfigure(self) -> None:
         gevent.Greenlet.remove_spawn_callback(self._started.add)

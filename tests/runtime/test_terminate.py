@@ -82,7 +82,7 @@ class Ending:
                 assert value.__cause__ is link.cause
         assert self.stream.state is StreamState.CLOSED
         assert type(self.gate.error).__name__ == "HandlerStopped"
-        for own in (link._reader, link._writer, link._heartbeat._greenlet if link._heartbeat else None):
+        for own in (link._reader, link._writer, link.heartbeat._greenlet if link.heartbeat else None):
             assert own is None or own.dead
         assert not made.near.streams
         assert made.near.stats.held_bytes == made.near.stats.queued_bytes == 0
@@ -102,7 +102,7 @@ def test_all_waits_fail_before_on_close_runs(ends):
 OF_LINK = {
     "reader": lambda link: link._reader,
     "writer": lambda link: link._writer,
-    "heartbeat": lambda link: link._heartbeat._greenlet,
+    "heartbeat": lambda link: link.heartbeat._greenlet,
 }
 
 
@@ -187,13 +187,13 @@ def test_a_heartbeat_that_is_killed_while_it_judges(ends, clock):
     judged = []
     terminate = link.terminate
     link.terminate = lambda *arguments, **more: (judged.append(arguments[0]), terminate(*arguments, **more))
-    bury = link._heartbeat._bury
+    bury = link.heartbeat._bury
 
     def killed():
-        link._heartbeat._greenlet.kill(block=False)
+        link.heartbeat._greenlet.kill(block=False)
         return bury()
 
-    link._heartbeat._bury = killed
+    link.heartbeat._bury = killed
     clock.advance(60.0)
     assert made.near.is_closed
     assert made.near.close_cause.code == 1011
