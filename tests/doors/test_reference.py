@@ -14,7 +14,7 @@ import pytest
 from muxws_green import Reconnect, connect
 from tests.doors.apps import CODECS
 from tests.doors.deeds import OPTIONS, Worker
-from tests.doors.doors import DOORS, Served
+from tests.doors.doors import DOORS, Door, Served
 from tests.interop.matter import blob, digest
 from tests.interop.process import Reference, reference_client, running
 from tests.transports.raw import PATIENCE, authority, client_context
@@ -47,9 +47,19 @@ def failed(rows: int, message: str) -> dict[str, Any]:
     return {"rows": list(range(rows)), "code": 2, "reason": message, "payload": payload}
 
 
+#: Every door with the codec that everybody speaks, and one of each kind with the other.
+MEETINGS = [
+    *((door, "json") for door in DOORS),
+    *((door, "msgpack") for door in DOORS if door.host in ("server", "gevent-websocket after") or door.app == "flask"),
+    (Door("gunicorn gevent"), "msgpack"),
+    (Door("gevent-websocket hook"), "msgpack"),
+]
+
+
 @pytest.mark.host
-@by_codec
-@pytest.mark.parametrize("place", DOORS, indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "place,codec_name", MEETINGS, indirect=["place"], ids=[f"{door}-{codec}" for door, codec in MEETINGS]
+)
 def test_the_references_dialer_at_every_door(place: Served, codec_name: str, references: dict[str, Reference]) -> None:
     reference = references[codec_name]
     reference.do("dial", url=place.url("/ws" if codec_name == "json" else f"/ws-{codec_name}"))
