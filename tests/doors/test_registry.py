@@ -105,7 +105,7 @@ def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hub]:
     made.end()
 
 
-def test_one_that_does_not_read_is_skipped_and_nobody_else_notices(hub: Hub) -> None:
+def test_one_that_does_not_read_is_skipped_and_nobody_else_notices(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
     heard = [hub.listen() for _ in range(GOOD)]
     hub.deaf()
 
@@ -128,6 +128,8 @@ def test_one_that_does_not_read_is_skipped_and_nobody_else_notices(hub: Hub) -> 
     (slow,) = [peer for peer in hub.registry.peers_for() if peer.stats.queued_bytes > 0]
     assert slow.is_open
     assert slow.stats.queued_bytes < 2_000_000
+    # It is nothing to be told about each time.
+    assert not caplog.records
 
 
 def test_the_result_tells_what_became_of_each(hub: Hub) -> None:
