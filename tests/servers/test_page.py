@@ -30,6 +30,11 @@ def snippets() -> list[tuple[str | None, str]]:
     return found
 
 
+def bare(code: str) -> list[str]:
+    """The lines without what a formatter changes where a snippet stands by itself: its indentation and empty lines."""
+    return [line.strip() for line in code.splitlines() if line.strip()]
+
+
 SNIPPETS = snippets()
 
 
@@ -40,7 +45,8 @@ def test_there_are_both_kinds() -> None:
 
 @pytest.mark.parametrize("file,code", [(file, code) for file, code in SNIPPETS if file])
 def test_what_is_shown_of_a_server_is_in_it(file: str, code: str) -> None:
-    assert code in (ROOT / file).read_text(encoding="utf-8")
+    shown, source = bare(code), bare((ROOT / file).read_text(encoding="utf-8"))
+    assert any(source[start : start + len(shown)] == shown for start in range(len(source)))
 
 
 @pytest.mark.parametrize("code", [code for file, code in SNIPPETS if not file])
