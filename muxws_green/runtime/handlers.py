@@ -89,6 +89,7 @@ class HandlerRun:
     def _ended(self, _greenlet: object) -> None:
         stream = self._stream
         stream._handler = None
+        stream._inbox.forget_taker(self.greenlet)
         if stream.state in _UNENDED:
             # Somebody killed the greenlet before it ran, so that nobody has answered.
             stream._end_by_reset(ResetCode.APPLICATION_ERROR, None, asked=False)

@@ -72,6 +72,11 @@ class Inbox:
         self._intake.release(self, size)
         return payload
 
+    def forget_taker(self, taker: greenlet) -> None:
+        """That greenlet takes nothing any more. It is not kept, as what it has returned or raised would be with it."""
+        if self.taker is taker:
+            self.taker = None
+
     def drop(self) -> None:
         """Nobody will ask for what is here, or for what still comes."""
         self.dropping = True

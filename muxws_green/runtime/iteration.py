@@ -28,7 +28,7 @@ class Iteration:
             if inbox.items:
                 return inbox.take()
             if inbox.error is not None or inbox.ended:
-                self._stream = None
+                self._stream = inbox.taker = None
                 stream._iterating = False
                 raise StopIteration if inbox.error is None else inbox.error.clone()
             stream._wait(None)

@@ -351,7 +351,9 @@ class Stream(Waitable):
                 inbox.drop()
                 raise ProtocolError(f"stream {self.id}: the remote answered a request with more than one payload")
             if inbox.ended and inbox.items and inbox.error is None:
-                return inbox.take()
+                payload = inbox.take()
+                inbox.taker = None
+                return payload
             self._raise_if_over("was answered without a payload")
             if not self._wait(until) and not (inbox.ended or inbox.error or len(inbox.items) > 1):
                 self._expire(timeout)
