@@ -173,7 +173,8 @@ class Intake:
         return (began if biggest is None else max(began, biggest.taken_at)) + self.pause_timeout
 
     def _biggest(self) -> Inbox | None:
-        return max(self._holders, key=lambda inbox: inbox.held_bytes, default=None)
+        # Of a list, since the garbage collector may take one away meanwhile.
+        return max(list(self._holders), key=lambda inbox: inbox.held_bytes, default=None)
 
     def _is_waited_for(self) -> bool:
         """Whether the consumer of the stream holding most waits for what a pause would withhold."""

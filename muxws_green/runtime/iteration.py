@@ -42,5 +42,4 @@ class Iteration:
     def __del__(self) -> None:
         stream = self._stream
         if stream is not None:
-            # The collector may run in any thread.
-            stream._link.home.run_here(stream._leave)
+            stream._link.tidy_up(stream._leave)

@@ -176,6 +176,16 @@ class Link:
         """Whether that greenlet must not wait for the end of the connection: its reader, its writer, the hub."""
         return current in (self._reader, self._writer, self._served_in, self.parking.hub)
 
+    def tidy_up(self, call: Callable[[], object]) -> None:
+        """Run `call()`, which must not switch, for the garbage collector, which runs in any thread and any greenlet.
+
+        The reader and the writer may be in the middle of changing what it is to change, so there it comes a turn later.
+        """
+        if self.runs_in(getcurrent()):
+            self.parking.hub.loop.run_callback(call)
+        else:
+            self.home.run_here(call)
+
     def _begin(self, job: str, run: Callable[..., None], *arguments: Any) -> Greenlet[..., None]:
         """Start one of the connection's greenlets."""
         own = Greenlet(run, *arguments)

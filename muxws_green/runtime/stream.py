@@ -446,5 +446,5 @@ class Stream(Waitable):
     def __del__(self) -> None:
         inbox = self._inbox
         if inbox.items:
-            # Nobody can ask for these any more. The collector may run in any thread.
-            self._link.home.run_here(inbox.drop)
+            # Nobody can ask for these any more.
+            self._link.tidy_up(inbox.drop)

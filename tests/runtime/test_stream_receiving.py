@@ -243,6 +243,27 @@ def test_an_iteration_is_left_by_a_collector_in_another_thread(opened):
     assert [frame["code"] for frame in made.sent_of("reset")] == [ResetCode.CANCELLED]
 
 
+@pytest.mark.parametrize("direction", ["rx", "tx"])
+def test_an_iteration_is_left_in_the_middle_of_what_the_reader_or_the_writer_does(opened, direction):
+    made, stream, far = opened()
+    far.send(1)
+    rows, after = [iter(stream)], []
+    assert next(rows[0]) == 1
+
+    def hook(seen, frame, size):
+        if seen == direction and rows:
+            rows.clear()
+            # Their own work comes first.
+            after.append(stream.state)
+
+    made.near.on_frame(hook)
+    assert made.near.ping() >= 0.0
+    assert after == [StreamState.OPEN]
+    settle()
+    assert stream.state is StreamState.CLOSED
+    assert [frame["code"] for frame in made.sent_of("reset")] == [ResetCode.CANCELLED]
+
+
 def test_leaving_a_with_cancels_a_live_stream_only(opened):
     made, stream, _far = opened()
     with stream:
