@@ -1,4 +1,4 @@
-"""The servers behind the doors, each started for the first test that goes through its door and kept for the others."""
+"""The servers behind the doors, each started for the first test that goes through it and kept for the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.doors.doors import DOORS, Door, Served, served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def open_door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Door], Served]]:
     """Gives the server behind a door."""
     servers: dict[Door, tuple[Served, ExitStack]] = {}
