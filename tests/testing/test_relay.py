@@ -265,6 +265,17 @@ def test_every_connection_is_recorded_with_its_time(timed, clock):
     assert timed.relay.gaps == [2.5, 2.5]
 
 
+def test_its_greenlets_are_named_after_what_they_do(place):
+    place.pair()
+    assert sorted(greenlet.name for greenlet in place.greenlets if not greenlet.dead) == [
+        f"accepting at {place.relay.address}",
+        "relay reads connection 1 to client",
+        "relay reads connection 1 to server",
+        "relay writes connection 1 to client",
+        "relay writes connection 1 to server",
+    ]
+
+
 # Delay and throttle
 
 
@@ -522,8 +533,10 @@ def test_a_cut_in_one_direction_lets_any_number_pass_in_the_other(place):
         settle()
         sock.sendall(bytes(100_000))
     settle()
-    assert place.relay.live == place.relay.connections
     client.close()
+    settle()
+    assert place.relay.live == place.relay.connections
+    server.sendall(bytes(100_000))
     server.close()
     assert place.all_over()
 
