@@ -64,8 +64,8 @@ def test_the_only_greenlet_waits_and_the_remote_goes(wait):
             text=True,
         )
         try:
-            # In the pool, for gevent's own subprocess would have the loop reap all children of this process from then on,
-            # those whose exit codes other tests wait for included.
+            # In the pool, for gevent's own subprocess would have the loop reap all children of this process from then
+            # on, those whose exit codes other tests wait for included.
             out, err = gevent.get_hub().threadpool.apply(child.communicate, (), {"timeout": PATIENCE})
         finally:
             child.kill()
