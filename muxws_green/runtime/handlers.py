@@ -90,6 +90,9 @@ class HandlerRun:
         stream = self._stream
         stream._handler = None
         stream._inbox.forget_taker(self.greenlet)
+        if stream._inbox.error is not None:
+            # Whoever keeps the stream by now, a log of the handler's error for one, will not read it.
+            stream._inbox.drop()
         if stream.state in _UNENDED:
             # Somebody killed the greenlet before it ran, so that nobody has answered.
             stream._end_by_reset(ResetCode.APPLICATION_ERROR, None, asked=False)

@@ -369,6 +369,26 @@ def test_payloads_that_nobody_can_ask_for_are_dropped_and_not_counted(export, cl
     del stream
 
 
+def test_the_stream_of_a_failed_handler_holds_nothing_although_somebody_keeps_it(export, clock):
+    made, kept = export(), []
+
+    def handle(payload, stream):
+        kept.append(stream)
+        clock.sleep(1.0)
+        raise ValueError
+
+    made.near.on_stream(handle)
+    stream = made.far.open()
+    for _ in range(3):
+        stream.send(PAYLOAD)
+    with clock.held():
+        settle()
+    assert made.near.stats.held_bytes > 60_000
+    clock.advance(1.0)
+    assert kept[0].state is StreamState.CLOSED
+    assert made.near.stats.held_bytes == 0
+
+
 def test_a_stream_that_is_garbage_holds_nothing(export, clock):
     made = export()
     stream = made.near.open(["rows", 3], end=True)
