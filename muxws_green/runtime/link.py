@@ -8,6 +8,7 @@ through `terminate`, which runs once: its body never switches, so that no kill a
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -181,6 +182,9 @@ class Link:
 
         The reader and the writer may be in the middle of changing what it is to change, so there it comes a turn later.
         """
+        if sys.is_finalizing():
+            # No greenlet runs any more.
+            return
         if self.runs_in(getcurrent()):
             self.parking.hub.loop.run_callback(call)
         else:

@@ -381,7 +381,19 @@ print("unharmed")
 leave(0)
 """
 
+LEFT_AT_EXIT = """
+peer = connect(f"ws://127.0.0.1:{start_server()}/")
+calls(peer, 2)
+stream = peer.open(end=True)
+rows = iter(stream)
+others = [iter(peer.open()) for _ in range(3)]
+peer.request("x")
+print("unharmed")
+sys.exit(0)
+"""
+
 SCRIPTS = {
+    "left at exit": LEFT_AT_EXIT,
     "parent unharmed": PARENT_UNHARMED,
     "acceptor unharmed": ACCEPTOR_UNHARMED,
     "no second dialler": NO_SECOND_DIALLER,
