@@ -84,7 +84,7 @@ class Inbound:
     def goaway(self, code: int, reason: str | None) -> None:
         """The remote is going away."""
         link = self._link
-        logger.info("muxws conn=%s the remote is going away (code %d): %r", link.id, code, reason)
+        logger.info("muxws conn=%s the remote is going away (code %d): %.200r", link.id, code, reason)
 
     def queued(self) -> None:
         """An answer of the protocol's own is waiting to leave."""

@@ -147,7 +147,7 @@ class Link:
 
     def start_reading(self) -> None:
         """Have a greenlet of ours read, unless somebody does already."""
-        if self._serving or self.cause is not None:
+        if self._serving or self.cause is not None or not self.home.here:
             return
         self._serving = True
         self.parking.on_park = None
@@ -220,8 +220,10 @@ class Link:
         except BaseException as error:
             # Whoever killed the reader, or whatever fault of ours this is: the connection must not outlive it in
             # silence.
-            self.crashed("reader", error)
-            if not isinstance(error, Exception):
+            served = self._served_in is not None
+            self.crashed("reader", error, tell=not served)
+            if served or not isinstance(error, Exception):
+                # What is thrown into the caller of `serve` comes out of it.
                 raise
 
     def _read_on(self) -> None:
@@ -313,13 +315,19 @@ class Link:
                 self._quiet.wake()
                 self._work.wait()
 
-    def crashed(self, who: str, error: BaseException) -> None:
-        """One of the connection's greenlets was killed or has failed: the others must not go on without it."""
+    def crashed(self, who: str, error: BaseException, *, tell: bool = True) -> None:
+        """One of the connection's greenlets was killed or has failed: the others must not go on without it.
+
+        Args:
+            who: Its job.
+            error: What ended it.
+            tell: Whether an error is to be logged, as nobody else hears of it.
+        """
         text = f"the {who} ended with {type(error).__name__}"
         closed = ConnectionClosed(text, code=1011, reason=text)
         closed.__cause__ = error
         self.terminate(closed, abort_code=1011)
-        if isinstance(error, Exception):
+        if tell and isinstance(error, Exception):
             logger.error("muxws conn=%s %s", self.id, text, exc_info=error)
 
     def _show_received(self, envelope: Mapping[str, Any], size: int) -> None:

@@ -15,8 +15,11 @@ from typing import Any
 import gevent
 import pytest
 
-from muxws_green import RemoteError, StreamState
-from muxws_green.testing import settle
+from muxws_green import JsonCodec, RemoteError, StreamState
+from muxws_green.runtime.options import Options
+from muxws_green.runtime.peer import Peer
+from muxws_green.testing import established_peer, settle
+from muxws_green.transports.memory import memory_pair
 from tests.runtime.ends import PATIENCE, Gate, echo, outcome
 
 
@@ -121,6 +124,26 @@ def test_many_threads_that_call_leave_no_descriptors(make):
         thread.start()
         thread.join()
     assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
+def test_looking_from_another_thread_starts_no_reader_there(make):
+    left, right = memory_pair()
+    peer = Peer(Options(codec=JsonCodec()), dialer=False)
+    peer._attach(left)
+    far = established_peer(right, Options(codec=JsonCodec()), dialer=True)
+    far.on_stream(echo)
+    stream = peer.open(1, end=True)
+
+    def look():
+        stream.closed.wait(0.01)
+        gevent.wait([peer], timeout=0.01)
+        gevent.get_hub().destroy()
+        return peer._link._reader
+
+    assert in_thread(look) is None
+    assert stream.result(PATIENCE) == 1
+    left.drop()
+    settle()
 
 
 # run_threadsafe
