@@ -50,7 +50,11 @@ class Heartbeat:
 
     def start(self) -> None:
         """Begin; the connection is established, or about to be."""
-        self._beat = self._policy.start(self._clock.now(), new_nonce)
+        try:
+            self._beat = self._policy.start(self._clock.now(), new_nonce)
+        except Exception as error:  # a policy of the application's; unwatched the connection must not go on
+            self._link.crashed("heartbeat", error)
+            return
         self._greenlet = Greenlet(self._run)
         self._greenlet.name = f"heartbeat {self._link.id}"
         self._greenlet.rawlink(self._link.left)

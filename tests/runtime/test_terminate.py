@@ -320,6 +320,33 @@ def test_terminate_never_switches_and_runs_once(ends):
     assert ending.link.cause is first
 
 
+class Failing:
+    """A heartbeat policy, and its own state, of which one method raises."""
+
+    def __init__(self, method):
+        self.method = method
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            if name == self.method:
+                raise ValueError("no heartbeat")
+            return {"start": self, "due": 1e9}.get(name)
+
+        return call
+
+
+@pytest.mark.parametrize("method", ["start", "received", "sent", "due", "look"])
+def test_a_heartbeat_policy_that_raises_ends_the_connection(ends, method, caplog):
+    made = ends(near_options={"heartbeat": Failing(method)})
+    waiting = outcome(lambda: made.near.open().result())
+    assert isinstance(waiting.get(timeout=PATIENCE), ConnectionLost)
+    settle()
+    assert made.near.is_closed
+    assert made.near.close_cause.code == 1011
+    assert isinstance(made.near.close_cause.__cause__, ValueError)
+    assert caplog.text.count("no heartbeat") == 1
+
+
 # What on_close sees
 
 
