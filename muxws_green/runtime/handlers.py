@@ -93,10 +93,12 @@ class HandlerRun:
         if stream._inbox.error is not None:
             # Whoever keeps the stream by now, a log of the handler's error for one, will not read it.
             stream._inbox.drop()
-        if stream.state in _UNENDED:
-            # Somebody killed the greenlet before it ran, so that nobody has answered.
-            stream._end_by_reset(ResetCode.APPLICATION_ERROR, None, asked=False)
-        self._link.handler_ended(stream._live)
+        try:
+            if stream.state in _UNENDED:
+                # Somebody killed the greenlet before it ran, so that nobody has answered.
+                stream._end_by_reset(ResetCode.APPLICATION_ERROR, None, asked=False)
+        finally:
+            self._link.handler_ended(stream._live)
 
     def _run(self) -> None:
         stream = self._stream

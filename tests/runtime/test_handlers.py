@@ -14,6 +14,7 @@ from greenlet import GreenletExit
 from muxws_green import (
     ConnectionLost,
     HandlerStopped,
+    JsonCodec,
     RemoteError,
     ResetCode,
     StreamRefused,
@@ -175,6 +176,35 @@ def test_one_that_somebody_kills_is_answered_for(ends, before_it_runs):
         stream.result(PATIENCE)
     assert gate.entered.is_set() is not before_it_runs
     assert made.far.is_open
+
+
+class Unable(JsonCodec):
+    """Cannot encode a reset."""
+
+    def encode(self, frame):
+        if frame.type == "reset":
+            raise ValueError("no")
+        return super().encode(frame)
+
+
+@pytest.mark.parametrize("how", ["killed before it runs", "raises"])
+def test_one_that_cannot_be_answered_for_does_not_count_for_ever(ends, how, expected_hub_errors):
+    made = ends(far_options={"codec": Unable(), "max_concurrent_streams": 1})
+
+    def fails(payload, stream):
+        raise LookupError
+
+    made.far.on_stream(fails)
+    made.near.open()
+    while not made.far.streams:
+        gevent.sleep(0)
+    if how == "killed before it runs":
+        (far,) = made.far.streams.values()
+        far._handler.greenlet.kill(block=False)
+    settle()
+    made.far.on_stream(echo)
+    assert made.near.request(1, timeout=PATIENCE) == 1
+    assert {str(seen.error) for seen in expected_hub_errors} == {"no"}
 
 
 @pytest.mark.parametrize("cause", ["its own error", "nothing", "its stream", "its stop"])

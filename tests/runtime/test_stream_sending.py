@@ -163,6 +163,48 @@ def test_headers_and_trailers_are_mappings_with_str_keys(ends, headers):
     assert ends.sent == []
 
 
+class Text(str):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("codec", ["json", MsgpackCodec()], ids=["json", "msgpack"])
+def test_subclasses_of_str_are_str(ends, codec):
+    made, seen = ends(codec=codec), []
+
+    def handle(payload, stream):
+        seen.append((payload, stream.headers))
+        stream.reply(Text("answer"), headers={Text("a"): Text("b")}, trailers={Text("c"): Text("d")})
+
+    made.far.on_stream(handle)
+    stream = made.near.open(Text("ask"), headers={Text("h"): Text("i")}, end=True)
+    assert stream.result(PATIENCE) == "answer"
+    assert (stream.reply_headers, stream.trailers) == ({"a": "b"}, {"c": "d"})
+    assert seen == [("ask", {"h": "i"})]
+
+
+@pytest.mark.parametrize("codec", ["json", MsgpackCodec()], ids=["json", "msgpack"])
+def test_lone_surrogates_raise_at_the_call_wherever_they_are(ends, codec):
+    made, gate = ends(codec=codec), Gate()
+    made.far.on_stream(gate)
+    stream = made.near.open()
+    far = gate.reached()
+    for call in (
+        lambda: stream.send("\ud800"),
+        lambda: stream.send({"\ud800": 1}),
+        lambda: stream.end(trailers={"\ud800": 1}),
+        lambda: made.near.open(headers={"\ud800": 1}),
+        lambda: made.near.notify(1, headers={"h": ["\ud800"]}),
+        lambda: far.send_headers({"h": "\ud800"}),
+        lambda: far.reply(1, headers={"\ud800": 1}),
+    ):
+        with pytest.raises(ValueError, match="surrogates"):
+            call()
+    far.reply("fine")
+    assert stream.result(PATIENCE) == "fine"
+    assert made.near.stats.streams_opened == 1
+
+
 def test_what_is_sent_is_what_it_was_at_the_call(ends):
     ends, got = ends(), []
     ends.far.on_stream(lambda payload, stream: got.append((payload, stream.headers, list(stream), stream.trailers)))
