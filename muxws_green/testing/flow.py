@@ -278,7 +278,6 @@ class Flow(Faults):
         """Do one thing, and say for how many seconds there is nothing to do; infinite: until something changes."""
         conditions = self.conditions
         if conditions.passing_bytes == 0:
-            conditions.passing_bytes = None
             self._on_cut(conditions.cut_by_reset)
             return 0.0
         if conditions.half_closed and not self._told and sink is not None:

@@ -348,10 +348,27 @@ def test_a_throttle_is_exact(timed, clock, rate):
 def test_a_throttled_line_that_was_idle_has_saved_nothing_up(timed, clock):
     client, server = timed.pair()
     timed.relay.to_server.throttle(10)
+    client.sendall(bytes(10))
+    read(server, 10)
     clock.sleep(60.0)
     client.sendall(bytes(10))
     read(server, 10)
-    assert clock.now() == pytest.approx(61.0)
+    assert clock.now() == pytest.approx(62.0)
+
+
+def test_neither_has_one_on_which_everything_is_delayed(timed, clock):
+    client, server = timed.pair()
+    timed.relay.to_server.throttle(10)
+    timed.relay.to_server.delay(10.0)
+    with clock.held():
+        client.sendall(bytes(10))
+        settle()
+    clock.sleep(5.0)
+    client.sendall(bytes(10))
+    read(server, 10)
+    assert clock.now() == pytest.approx(11.0)
+    read(server, 10)
+    assert clock.now() == pytest.approx(16.0)
 
 
 def test_a_throttle_that_is_lifted_lets_the_rest_pass_at_once(timed, clock):
@@ -362,6 +379,7 @@ def test_a_throttle_that_is_lifted_lets_the_rest_pass_at_once(timed, clock):
     timed.relay.to_server.throttle(None)
     assert read(server, 995) == bytes(995)
     assert clock.now() == pytest.approx(5.0)
+    assert clock.timers() == []
 
 
 def test_a_throttle_that_is_changed_is_exact_from_then_on(timed, clock):
