@@ -194,9 +194,8 @@ class Flow(Faults):
         self._capacity_bytes = capacity_bytes
         self._on_end, self._on_break, self._on_cut = ended, broken, cut
         self._queue: deque[_Parcel] = deque()
-        #: Nobody listens at the other side any more.
+        #: Nothing is to be delivered any more.
         self._deaf = False
-        self._told = False
         #: When the last throttled piece had passed; None where nothing was passing.
         self._line_free_at: float | None = None
         self._may_read, self._may_write = Event(), Event()
@@ -230,7 +229,7 @@ class Flow(Faults):
 
     def deafen(self) -> None:
         """Tell the receiver nothing more; read to the end, whatever conditions there were, and throw it away."""
-        self._deaf = self._told = True
+        self._deaf = True
         self.restore()
 
     def wake(self) -> None:
@@ -280,8 +279,9 @@ class Flow(Faults):
         if conditions.passing_bytes == 0:
             self._on_cut(conditions.cut_by_reset)
             return 0.0
-        if conditions.half_closed and not self._told and sink is not None:
-            self._tell(sink)
+        if conditions.half_closed and not self._deaf and sink is not None:
+            self._deaf = True
+            tell_end(sink)
         if conditions.stalled or not self._queue:
             self._line_free_at = None
             return math.inf
@@ -292,7 +292,7 @@ class Flow(Faults):
             return due - now
         if not data:
             return self._pass_end(sink)
-        if sink is None or self._deaf or conditions.dropping or conditions.half_closed:
+        if sink is None or self._deaf or conditions.dropping:
             self._take(len(data))
             return 0.0
         size = len(data)
@@ -339,17 +339,17 @@ class Flow(Faults):
     def _pass_end(self, sink: GeventSocket | None) -> float:
         if self.conditions.dropping and not self._deaf:
             return math.inf
-        self._queue.clear()
         self.over = True
-        if sink is not None and not self._told and not self.ends_by_reset:
-            self._tell(sink)
+        if sink is not None and not self._deaf and not self.ends_by_reset:
+            tell_end(sink)
         self._on_end(self, self.ends_by_reset)
         return 0.0
 
-    def _tell(self, sink: GeventSocket) -> None:
-        self._told = True
-        try:
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            # It has gone before.
-            pass
+
+def tell_end(sink: GeventSocket) -> None:
+    """Send a receiver the end of the stream, if it is still there."""
+    try:
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        # It has gone before.
+        pass

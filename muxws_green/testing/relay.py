@@ -26,7 +26,7 @@ from gevent.socket import socket as GeventSocket  # noqa: N812
 
 from muxws_green.interfaces import IClock
 from muxws_green.runtime.clock import default_clock
-from muxws_green.testing.flow import Conditions, Faults, Flow
+from muxws_green.testing.flow import Conditions, Faults, Flow, tell_end
 from muxws_green.testing.listener import Address, Listener, url_place
 from muxws_green.testing.raw import reset_on_close
 from muxws_green.transports.deadline import Deadline
@@ -160,11 +160,7 @@ class RelayedConnection:
         self.to_server.deafen()
         self.to_client.deafen()
         for sock in self._sockets():
-            try:
-                sock.shutdown(socket.SHUT_WR)
-            except OSError:
-                # It has gone before.
-                pass
+            tell_end(sock)
 
     def _sockets(self) -> list[GeventSocket]:
         return [self._client] if self._server is None else [self._client, self._server]

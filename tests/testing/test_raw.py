@@ -161,6 +161,21 @@ def test_fragments_of_a_message_are_joined_and_pings_passed_over(ends):
     assert far.receive() == Frame("ping")
 
 
+def test_a_message_that_begins_in_the_middle_is_none(ends):
+    near, far = ends
+    near.send_frame(Opcode.CONTINUATION, b'{"type":"ping"}')
+    with pytest.raises(ProtocolError):
+        far.receive()
+
+
+def test_a_timeout_that_was_on_the_socket_bounds_nothing():
+    near, far = gevent_socket.socketpair()
+    near.settimeout(0.0)
+    with RawEnd(near, client=True) as end, far:
+        gevent.spawn(far.sendall, encode_frame(Opcode.PING, masked=False))
+        assert end.read_frame().opcode == Opcode.PING
+
+
 # Expecting
 
 
@@ -268,6 +283,7 @@ def test_the_rest_is_what_was_not_decoded(ends):
     near.shut_write()
     far.receive()
     assert far.read_rest() == b"\x81 half a frame"
+    assert far.read_rest() == b""
 
 
 def test_silence_is_expected_in_time_of_the_clock():

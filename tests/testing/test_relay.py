@@ -761,6 +761,7 @@ def test_a_connection_that_is_still_being_made_can_be_ended(tmp_path, how):
     client = place.dial()
     settle()
     (one,) = place.relay.live
+    assert "relay dials for connection 1 to server" in [each.name for each in place.greenlets if not each.dead]
     how(one)
     assert rest(client) == b""
     client.close()
