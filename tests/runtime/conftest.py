@@ -8,7 +8,7 @@ import gevent
 import pytest
 
 from muxws_green.testing import FakeClock, settle
-from tests.runtime.ends import Ends, MakeEnds, make_ends
+from tests.runtime.ends import Ends, MakeEnds, make_ends, open_gates
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,7 @@ def make() -> Iterator[MakeEnds]:
     yield make
     for ends in made:
         ends.drop()
+    open_gates()
     settle()
 
 

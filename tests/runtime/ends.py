@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import gevent
 from gevent.event import Event
@@ -74,10 +75,21 @@ def echo(payload: Any, stream: Any) -> None:
     stream.reply(payload)
 
 
+#: Those that some handler still stands at, and whose tests keep them.
+_gates: WeakSet[Gate] = WeakSet()
+
+
+def open_gates() -> None:
+    """Let go of every handler that still stands still: one whose stream has ended normally is stopped by nobody."""
+    for gate in list(_gates):
+        gate.open.set()
+
+
 class Gate:
     """A handler that stands still until it is let go, and tells what became of it."""
 
     def __init__(self) -> None:
+        _gates.add(self)
         self.entered = Event()
         self.open = Event()
         self.ended = Event()
