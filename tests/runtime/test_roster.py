@@ -134,6 +134,7 @@ def test_peers_of_another_threads_hub_close_there():
         ready.set()
         while not over.is_set():
             gevent.sleep(0.001)
+        gevent.get_hub().destroy()
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
