@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import gevent
 from gevent import pywsgi
@@ -18,12 +18,16 @@ from gevent.event import Event
 
 from muxws_green.api import Server, WSGIApp
 from muxws_green.codecs import MsgpackCodec, register_codec
+from muxws_green.interfaces import ICodec
 from muxws_green.protocol.states import StreamState
 from muxws_green.runtime.roster import drain_all
 from muxws_green.runtime.stream import Stream
 
 #: Seconds that streams may take to finish when the server is told to stop.
 DRAIN_SECONDS = 10.0
+
+#: What can host it, by the name of the option `--via`.
+HOSTS: Final = ("server", "pywsgi", "gevent-websocket")
 
 
 def echo(payload: Any, stream: Stream) -> None:
@@ -43,7 +47,7 @@ def make_server(address: tuple[str, int], app: WSGIApp, via: str) -> pywsgi.WSGI
     Args:
         address: Host and port; 0 lets the kernel choose.
         app: What it serves.
-        via: `"server"`, `"pywsgi"` or `"gevent-websocket"`.
+        via: One of `HOSTS`.
     """
     if via == "gevent-websocket":
         from geventwebsocket.handler import WebSocketHandler
@@ -59,8 +63,47 @@ def make_server(address: tuple[str, int], app: WSGIApp, via: str) -> pywsgi.WSGI
     return Server(address, app, log=None)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(
+    address: tuple[str, int],
+    codec: ICodec | str | None,
+    via: str,
+    max_concurrent_streams: int,
+    listening: Callable[[str], object],
+) -> None:
     """Serve until SIGINT or SIGTERM, then drain.
+
+    Args:
+        address: Host and port; 0 lets the kernel choose.
+        codec: As `WSGIApp` takes it.
+        via: One of `HOSTS`.
+        max_concurrent_streams: Streams that a client may have.
+        listening: Called with the URL to dial, once it can be.
+
+    Raises:
+        OSError: One cannot listen there.
+    """
+    app = WSGIApp(echo, codec=codec, max_concurrent_streams=max_concurrent_streams)
+    server = make_server(address, app, via)
+    stopping = Event()
+    signals = [gevent.signal_handler(number, stopping.set) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        server.start()
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        listening(f"ws://{host}:{server.server_port}/")
+        stopping.wait()
+        if isinstance(server, Server):
+            server.drain(DRAIN_SECONDS)
+        else:
+            server.stop_accepting()
+            drain_all(DRAIN_SECONDS)
+            server.stop(timeout=1.0)
+    finally:
+        for watcher in signals:
+            watcher.cancel()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGINT or SIGTERM, with the options of `muxws-green echo` and without the libraries that it needs.
 
     Args:
         arguments: The command line without the program's name; None: `sys.argv`.
@@ -74,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--codec", default=None, help="codec name (default: what MUXWS_CODEC says, or json)")
     parser.add_argument(
         "--via",
-        choices=("server", "pywsgi", "gevent-websocket"),
+        choices=HOSTS,
         default="server",
         help="what hosts it: our Server, a plain pywsgi server, or gevent-websocket's handler (default: %(default)s)",
     )
@@ -84,21 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     register_codec("msgpack", MsgpackCodec())
-    app = WSGIApp(echo, codec=options.codec, max_concurrent_streams=options.max_concurrent_streams)
-    server = make_server((options.host, options.port), app, options.via)
-    stopping = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        gevent.signal_handler(number, stopping.set)
-    server.start()
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"echo server listening on ws://{host}:{server.server_port}/", flush=True)
-    stopping.wait()
-    if isinstance(server, Server):
-        server.drain(DRAIN_SECONDS)
-    else:
-        server.stop_accepting()
-        drain_all(DRAIN_SECONDS)
-        server.stop(timeout=1.0)
+
+    def listening(url: str) -> None:
+        print(f"echo server listening on {url}", flush=True)
+
+    run((options.host, options.port), options.codec, options.via, options.max_concurrent_streams, listening)
     return 0
 
 

@@ -26,6 +26,7 @@ ROWS: tuple[frozenset[str], ...] = (
     frozenset({"api"}),
     frozenset({TOP}),
     frozenset({"messaging", "testing", "echo"}),
+    frozenset({"cli"}),
     frozenset({"__main__"}),
 )
 

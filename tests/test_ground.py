@@ -73,7 +73,7 @@ def test_the_metadata(metadata: Message) -> None:
     assert metadata["License-Expression"] == "MIT"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Author"] == "The muxws_green developers"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"fast", "gevent-websocket", "test", "docs"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"cli", "fast", "gevent-websocket", "test", "docs"}
     assert not {"Home-page", "Project-URL", "Download-URL", "Author-email", "Maintainer-email"} & set(metadata)
 
 
