@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
-_PROJECT = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
+_ROOT = Path(__file__).parents[1]
+_PROJECT = tomllib.loads(_ROOT.joinpath("pyproject.toml").read_text())["project"]
+sys.path.append(str(_ROOT / "docs" / "tools"))
+# Behind what is installed.
+sys.path.append(str(_ROOT))
 
 project = _PROJECT["name"]
 release = _PROJECT["version"]
 author = _PROJECT["authors"][0]["name"]
 copyright = f"2026, {author}"
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "interface_pages"]
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
+# The diagrams are scalable, and as wide as the text.
+html_theme_options = {"page_width": "1100px", "body_max_width": "860px"}
+
+# A word in single backquotes is code, in docstrings as on the pages.
+default_role = "code"
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+# Signatures show names of types and the defaults as they are written.
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+add_module_names = False
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+# `Args` of a class are those of its constructor, and `Attributes` need no entries of their own.
+napoleon_use_ivar = True

@@ -20,7 +20,7 @@ def default_error_serializer(error: BaseException) -> Any:
         error: What the handler raised.
 
     Returns:
-        `{"type": …, "message": …}`.
+        A dict with `type` and `message`.
     """
     return {"type": type(error).__name__, "message": str(error)}
 
