@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import gevent
@@ -105,7 +106,7 @@ class ReconnectingClient:
         self._was_up = False
         self._stopped = False
         self._changed = Event()
-        self._turns = Callbacks(lambda: "callbacks of a client")
+        self._turns = Callbacks(SimpleNamespace(id="of a client"))
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "connected" if self.is_connected else "not connected"

@@ -300,7 +300,7 @@ class MessagePeer:
 
     def _over(self, _reason: CloseReason) -> None:
         """The connection is gone, and it was the peer's only one; an `on_close` callback of the peer below."""
-        self._end(self.peer.close_cause, Callbacks(lambda: f"callbacks {self.id}"))
+        self._end(self.peer.close_cause, Callbacks(self))
 
     def _end(self, cause: ConnectionClosed | None, turns: Callbacks) -> None:
         """The connection is gone; the callbacks are called by `turns`. Never switches."""

@@ -18,7 +18,7 @@ from muxws_green.protocol.fragments import Assembler
 from muxws_green.protocol.frames import Frame, check_envelope, clip_utf8
 from muxws_green.protocol.lanes import Lane
 from muxws_green.protocol.sending import ENVELOPE_BYTES, MAX_REASON_BYTES, MAX_STREAM_ID, SendingHalf
-from muxws_green.protocol.states import LIVE, TABLE, Event, StreamState, Verdict
+from muxws_green.protocol.states import CLOSED, LIVE, RECEIVING, TABLE, Event, StreamState, Verdict, column, state_after
 from muxws_green.protocol.streams import LiveStream
 
 #: Pongs that may wait for a remote that pings and does not read.
@@ -33,7 +33,10 @@ HANDED_BYTES = 67_108_864
 
 Observer = Callable[[Mapping[str, Any], int], None]
 
-_RECEIVING = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_LOCAL})
+_RECV_DATA = column(Event.RECV_DATA)
+_RECV_END = column(Event.RECV_END)
+_OPENED = state_after(StreamState.IDLE, Event.RECV_OPEN)
+_OPENED_ENDED = state_after(StreamState.IDLE, Event.RECV_OPEN_END)
 
 
 class Violation(ProtocolError):
@@ -115,23 +118,13 @@ class Connection(SendingHalf):
         except ProtocolError as error:
             raise Violation(f"undecodable message: {error}") from error
         stream_id = envelope.get("stream")
-        # The frame that makes up nearly all traffic, told by its shape: its three fields need no further check.
-        if (
-            type(stream_id) is int
-            and len(envelope) == 3
-            and "payload" in envelope
-            and envelope.get("type") == "data"
-            and size <= self._cap
-        ):
-            live = self.streams.get(stream_id)
-            if live is not None and live.heard and live.assembler is None and live.state in _RECEIVING:
-                if self.observer is not None:
-                    self.observer(envelope, size)
-                    if live.state not in _RECEIVING:
-                        # The observer has reset the stream: the frame is late now.
-                        self.late_frames += 1
-                        return
-                self._deliver(live, envelope["payload"], size)
+        # The frames that make up nearly all traffic, told by their shape: a type, a stream, a payload and maybe an end,
+        # which need no further check.
+        if type(stream_id) is int and "payload" in envelope and size <= self._cap:
+            fields = len(envelope)
+            if (fields == 3 or (fields == 4 and envelope.get("end") is True)) and self._receive_plain(
+                envelope, envelope.get("type"), stream_id, size, fields == 4
+            ):
                 return
         try:
             envelope = check_envelope(envelope)
@@ -141,6 +134,39 @@ class Connection(SendingHalf):
             self.observer(envelope, size)
         if not self.dead:
             self._dispatch(envelope, size)
+
+    def _receive_plain(self, envelope: dict[str, Any], kind: Any, stream_id: int, size: int, ends: bool) -> bool:
+        """Act upon an `open` or `data` frame of a whole payload and nothing else but its end.
+
+        Returns:
+            False where it needs a closer look. Nothing has been done then.
+        """
+        if kind == "data":
+            live = self.streams.get(stream_id)
+            if live is None or live.assembler is not None or live.state not in RECEIVING:
+                return False
+            if self.observer is not None:
+                self.observer(envelope, size)
+                if live.state not in RECEIVING:
+                    # The observer has reset the stream: the frame is late now.
+                    self.late_frames += 1
+                    return True
+            if not live.heard:
+                live.heard = True
+                self._sink.answered(live, None)
+                if live.state is CLOSED:
+                    return True
+            self._deliver(live, envelope["payload"], size)
+            if ends:
+                self._end(live, None)
+            return True
+        if kind != "open" or stream_id <= self._highest_remote:
+            return False
+        if self.observer is not None:
+            self.observer(envelope, size)
+        if not self.dead:
+            self._on_open(envelope, size)
+        return True
 
     def _dispatch(self, envelope: dict[str, Any], size: int) -> None:
         kind: str = envelope["type"]
@@ -202,7 +228,7 @@ class Connection(SendingHalf):
                 raise Violation("too many answers wait for a remote that does not read", 1008)
             self._highest_remote = stream_id
             return True
-        state = live.state if live is not None else StreamState.CLOSED
+        state = live.state if live is not None else CLOSED
         if TABLE[state][Event.RECV_OPEN_PIECE if piece else Event.RECV_OPEN] is not Verdict.IGNORE:
             raise Violation(f"open on stream {stream_id}, not above the highest previous one, {self._highest_remote}")
         self.late_frames += 1
@@ -232,14 +258,12 @@ class Connection(SendingHalf):
             self._refuse(stream_id, ResetCode.REFUSED, reason)
             return
         ended = bool(envelope.get("end")) and not piece
-        state = TABLE[StreamState.IDLE][Event.RECV_OPEN_END if ended else Event.RECV_OPEN]
-        assert isinstance(state, StreamState)
-        live = LiveStream(stream_id, False, state)
+        live = LiveStream(stream_id, False, _OPENED_ENDED if ended else _OPENED)
         live.opening = piece
         self.streams[stream_id] = live
         self._remote_streams += 1
         self._sink.opening(live, envelope.get("headers"))
-        if live.state is StreamState.CLOSED:
+        if live.state is CLOSED:
             return
         if piece:
             self._collect(live, envelope)
@@ -256,7 +280,7 @@ class Connection(SendingHalf):
             return
         live.opening_bytes = size
         self._sink.opened(live, payload)
-        if ended and live.state is not StreamState.CLOSED:
+        if ended and live.state is not CLOSED:
             self._sink.ended(live, envelope.get("trailers"))
 
     def _on_data(self, envelope: dict[str, Any], size: int) -> None:
@@ -266,7 +290,7 @@ class Connection(SendingHalf):
         piece = envelope.get("fragment") is not None
         headers = envelope.get("headers")
         ends = bool(envelope.get("end"))
-        if TABLE[live.state][Event.RECV_END if ends else Event.RECV_DATA] is Verdict.STREAM_ERROR:
+        if (_RECV_END if ends else _RECV_DATA)[live.state] is Verdict.STREAM_ERROR:
             self._violate(live, "data after end")
         elif live.heard and headers is not None:
             self._violate(live, "headers after the first frame")
@@ -278,7 +302,7 @@ class Connection(SendingHalf):
             if not live.heard:
                 live.heard = True
                 self._sink.answered(live, headers)
-                if live.state is StreamState.CLOSED:
+                if live.state is CLOSED:
                     return
             if piece:
                 self._collect(live, envelope)
@@ -286,7 +310,7 @@ class Connection(SendingHalf):
             if "payload" in envelope:
                 self._deliver(live, envelope["payload"], size)
             if ends:
-                self._end(live, envelope)
+                self._end(live, envelope.get("trailers"))
 
     def _deliver(self, live: LiveStream, payload: Any, size: int) -> None:
         if size - ENVELOPE_BYTES > self._max_payload_bytes:
@@ -294,18 +318,17 @@ class Connection(SendingHalf):
         else:
             self._sink.payload(live, payload, size)
 
-    def _end(self, live: LiveStream, envelope: Mapping[str, Any]) -> None:
+    def _end(self, live: LiveStream, trailers: dict[str, Any] | None) -> None:
         """The remote's last frame has been acted upon."""
-        if live.state not in LIVE:
-            return
-        self._note_end(live)
-        self._sink.ended(live, envelope.get("trailers"))
+        if live.state in LIVE:
+            self._note_end(live)
+            self._sink.ended(live, trailers)
 
     def _note_end(self, live: LiveStream) -> None:
-        state = TABLE[live.state][Event.RECV_END]
+        state = _RECV_END[live.state]
         assert isinstance(state, StreamState)
         live.state = state
-        if state is StreamState.CLOSED:
+        if state is CLOSED:
             self._forget(live)
 
     def _collect(self, live: LiveStream, envelope: dict[str, Any]) -> None:
@@ -340,13 +363,13 @@ class Connection(SendingHalf):
         if not live.opening:
             self._sink.payload(live, payload, size)
             if envelope.get("end"):
-                self._end(live, envelope)
+                self._end(live, envelope.get("trailers"))
             return
         live.opening = False
         ended = bool(envelope.get("end"))
         if ended:
             self._note_end(live)
-            if live.state is StreamState.CLOSED:
+            if live.state is CLOSED:
                 # This side had ended before the opening payload was whole, so nobody is to work on it.
                 self._sink.ended(live, envelope.get("trailers"))
                 return

@@ -64,7 +64,7 @@ class Lanes:
         #: The part of `queued_bytes` that is whole frames.
         self.whole_bytes = 0
         self._has_leader = False
-        self._control: deque[bytes] = deque()
+        self._control: list[bytes] = []
         #: Lanes whose next frame is whole, or an `open` of which nothing has left.
         self._whole: deque[Lane] = deque()
         #: Lanes whose next frame is any other fragment.
@@ -73,11 +73,6 @@ class Lanes:
     def __bool__(self) -> bool:
         """Whether anything waits to be sent."""
         return bool(self._whole or self._bulk or self._control)
-
-    @property
-    def _lanes_bytes(self) -> int:
-        """What the lanes themselves weigh."""
-        return max(0, len(self._whole) + len(self._bulk) - FREE_LANES) * LANE_BYTES
 
     def has_room(self, lane: Lane | None, size: int, whole: bool) -> bool:
         """Whether a payload of `size` encoded bytes may be queued now (DESIGN §5).
@@ -98,7 +93,9 @@ class Lanes:
     @property
     def overdue(self) -> bool:
         """Whether more waits than all that may be queued for payloads: the remote has us answer and does not read."""
-        return self.whole_bytes + self._lanes_bytes > self.limit_bytes + self.reserve_bytes + OVERDUE_BYTES
+        lanes = len(self._whole) + len(self._bulk)
+        besides = (lanes - FREE_LANES) * LANE_BYTES if lanes > FREE_LANES else 0
+        return self.whole_bytes + besides > self.limit_bytes + self.reserve_bytes + OVERDUE_BYTES
 
     def put_control(self, message: bytes) -> None:
         """Queue a connection-level frame behind the others of its kind."""
@@ -168,18 +165,17 @@ class Lanes:
 
     def take_batch(self) -> tuple[list[bytes], list[Lane]]:
         """The messages that are to leave next, and the lanes whose fragment could not be built (`Lane.failure`)."""
-        batch: list[bytes] = []
         failed: list[Lane] = []
-        if self._has_leader:
-            self._has_leader = False
-            # The least room there is, hence one frame; it makes a batch with those that had to wait for it.
-            self._take(batch, 1, failed)
-            batch.extend(self._control)
-            self._control.clear()
-            return batch, failed
-        batch.extend(self._control)
-        self._control.clear()
-        self._take(batch, BATCH_BYTES - sum(map(len, batch)), failed)
+        control, self._control = self._control, []
+        if not self._has_leader:
+            room = BATCH_BYTES - sum(map(len, control)) if control else BATCH_BYTES
+            self._take(control, room, failed)
+            return control, failed
+        self._has_leader = False
+        batch: list[bytes] = []
+        # The least room there is, hence one frame; it makes a batch with those that had to wait for it.
+        self._take(batch, 1, failed)
+        batch += control
         return batch, failed
 
     def _take(self, batch: list[bytes], room: int, failed: list[Lane]) -> None:

@@ -26,7 +26,7 @@ from muxws_green.interfaces import ICodec, IConnectionSink, IEnvelopeCodec
 from muxws_green.protocol.fragments import Splitter
 from muxws_green.protocol.frames import ABSENT, Frame, clip_utf8
 from muxws_green.protocol.lanes import Lane, Lanes
-from muxws_green.protocol.states import TABLE, Event, StreamState
+from muxws_green.protocol.states import CLOSED, HALF_CLOSED_LOCAL, OPEN, Event, StreamState, column
 from muxws_green.protocol.streams import LiveStream
 
 #: The last id of either parity is at or below this.
@@ -39,6 +39,9 @@ MAX_REASON_BYTES = 1_000
 ENVELOPE_BYTES = 512
 #: Queued bytes of one stream past which `send` waits.
 LANE_LIMIT_BYTES = 1_048_576
+
+_SEND_DATA = column(Event.SEND_DATA)
+_SEND_END = column(Event.SEND_END)
 
 
 class SendingHalf:
@@ -68,6 +71,8 @@ class SendingHalf:
         self._wrap = envelopes.wrap
         self._sink = sink
         self._cap = max_frame_bytes
+        #: Up to how many encoded bytes a payload counts as small for the send limits: its envelope is allowed for.
+        self.small_bytes = max_frame_bytes - min(ENVELOPE_BYTES, max_frame_bytes // 2)
         self._local_parity = 1 if dialer else 0
         self._next_id = 1 if dialer else 2
         self._highest_local = 0
@@ -87,10 +92,6 @@ class SendingHalf:
         self.goaway_received = False
         #: The socket is gone; nothing can be opened or sent any more.
         self.dead = False
-
-    def fits_one_frame(self, encoded: str | bytes) -> bool:
-        """Whether a payload counts as small for the send limits: its envelope is allowed for."""
-        return len(encoded) <= self._cap - min(ENVELOPE_BYTES, self._cap // 2)
 
     def open(
         self,
@@ -124,7 +125,7 @@ class SendingHalf:
         self._check_openable()
         self._next_id = stream_id + 2
         self._highest_local = stream_id
-        live = LiveStream(stream_id, True, StreamState.HALF_CLOSED_LOCAL if end else StreamState.OPEN)
+        live = LiveStream(stream_id, True, HALF_CLOSED_LOCAL if end else OPEN)
         self.streams[stream_id] = live
         live.lane.open_unsent = True
         if first:
@@ -134,14 +135,15 @@ class SendingHalf:
         return live
 
     def _check_openable(self) -> None:
+        if not (self.dead or self.goaway_received or self._goaway_code is not None or self._next_id > MAX_STREAM_ID):
+            return
         if self.dead:
             raise ConnectionLost("the connection is gone")
         if self.goaway_received:
             raise ConnectionGoingAway("the remote is going away; open the stream on another connection")
         if self.goaway_sent:
             raise ConnectionGoingAway("this end is going away")
-        if self.ids_used_up:
-            raise ConnectionGoingAway(f"all stream ids up to {MAX_STREAM_ID} are used up; dial again")
+        raise ConnectionGoingAway(f"all stream ids up to {MAX_STREAM_ID} are used up; dial again")
 
     @property
     def ids_used_up(self) -> bool:
@@ -172,7 +174,7 @@ class SendingHalf:
         """
         item, size = self._pack("data", live.id, encoded, headers, end, trailers)
         # Judged only now: a codec of the application's may have switched.
-        verdict = TABLE[live.state][Event.SEND_END if end else Event.SEND_DATA]
+        verdict = (_SEND_END if end else _SEND_DATA)[live.state]
         if not isinstance(verdict, StreamState):
             raise StreamClosed(f"stream {live.id} has ended on this side")
         if headers is not None and live.answered:
@@ -184,7 +186,7 @@ class SendingHalf:
         self.lanes.put(live.lane, item, size)
         if end:
             live.state = verdict
-            if verdict is StreamState.CLOSED:
+            if verdict is CLOSED:
                 self._forget(live)
 
     def _pack(
@@ -228,7 +230,7 @@ class SendingHalf:
             asked: True takes the place of the frames still queued on the lane (PROTOCOL §6); False queues behind them.
             payload: An error object; left out where it cannot be encoded or does not fit beside the rest.
         """
-        if live.state is StreamState.CLOSED:
+        if live.state is CLOSED:
             return
         if asked:
             self.lanes.discard(live.lane, keep_unsent_open=True)
@@ -282,14 +284,16 @@ class SendingHalf:
 
     def take_batch(self) -> list[bytes]:
         """The messages to write next; empty where nothing waits."""
-        while True:
-            batch, failed = self.lanes.take_batch()
+        lanes = self.lanes
+        # Again where all that came was a failure: what that has queued must not wait for somebody else's frame.
+        while lanes:
+            batch, failed = lanes.take_batch()
             self._queued_pongs = 0
             for lane in failed:
                 self._give_up(lane)
-            # What a failure has queued must not wait for somebody else's frame to wake the writer.
-            if batch or not failed:
+            if batch:
                 return batch
+        return []
 
     def _give_up(self, lane: Lane) -> None:
         """A fragment could not be built, so the remote will never get the rest."""
@@ -312,7 +316,7 @@ class SendingHalf:
 
     def handler_started(self, live: LiveStream) -> None:
         """A handler works on this live stream of the remote's: it counts against the limit until `handler_ended`."""
-        live.running = live.state is not StreamState.CLOSED
+        live.running = live.state is not CLOSED
         if live.running:
             self._handed_bytes += live.opening_bytes
 
@@ -321,7 +325,7 @@ class SendingHalf:
         if live.running:
             live.running = False
             self._handed_bytes -= live.opening_bytes
-            if live.state is StreamState.CLOSED:
+            if live.state is CLOSED:
                 self._remote_streams -= 1
 
     def die(self) -> list[LiveStream]:
@@ -338,7 +342,7 @@ class SendingHalf:
         return lost
 
     def _close(self, live: LiveStream) -> None:
-        live.state = StreamState.CLOSED
+        live.state = CLOSED
         self._forget(live)
 
     def _forget(self, live: LiveStream) -> None:

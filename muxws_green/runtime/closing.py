@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from gevent import Greenlet, getcurrent
+from gevent import getcurrent
 
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import guarded
 
 
@@ -29,17 +30,25 @@ class CloseReason:
     will_retry: bool = False
 
 
+class Named(Protocol):
+    """Something with an id for people."""
+
+    id: str
+
+
 class Callbacks:
     """Runs an application's callbacks one after another in a greenlet of its own.
 
     Args:
-        name: Gives the name of the greenlet.
+        of: Whom they tell of; its `id` names the greenlet.
     """
 
-    def __init__(self, name: Callable[[], str]) -> None:
-        self._name = name
-        self._pending: deque[Callable[[], object]] = deque()
-        self._greenlet: Greenlet[..., None] | None = None
+    __slots__ = ("_greenlet", "_of", "_pending")
+
+    def __init__(self, of: Named) -> None:
+        self._of = of
+        self._pending: list[Callable[[], object]] = []
+        self._greenlet: OwnGreenlet | None = None
 
     @property
     def is_current(self) -> bool:
@@ -53,15 +62,14 @@ class Callbacks:
             self._start()
 
     def _start(self) -> None:
-        self._greenlet = Greenlet(self._run)
-        self._greenlet.name = self._name()
+        self._greenlet = OwnGreenlet(f"callbacks {self._of.id}", self._run)
         # Also told of a greenlet that was killed before it started and so never ran.
         self._greenlet.rawlink(self._ended)
         self._greenlet.start()
 
     def _run(self) -> None:
         while self._pending:
-            callback = self._pending.popleft()
+            callback = self._pending.pop(0)
             guarded(callback, "muxws: the callback %r raised", callback)
 
     def _ended(self, _greenlet: object) -> None:

@@ -12,12 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gevent import Greenlet, getcurrent
+from gevent import getcurrent
 from greenlet import GreenletExit
 
 from muxws_green.errors import MuxwsError, ResetCode, StreamReset
 from muxws_green.protocol.frames import ABSENT
-from muxws_green.protocol.states import LIVE, StreamState
+from muxws_green.protocol.states import LIVE, SENDING
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.options import default_error_serializer
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("muxws.peer")
 
 StreamHandler = Callable[[Any, "Stream"], Any]
-
-#: States in which this end has not ended its side.
-_UNENDED = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE})
 
 
 class HandlerStopped(GreenletExit):
@@ -47,8 +45,8 @@ class HandlerStopped(GreenletExit):
         self.cause = cause
 
 
-class HandlerRun:
-    """One handler at work on one stream.
+class HandlerRun(OwnGreenlet):
+    """One handler at work on one stream: its greenlet.
 
     Args:
         link: The connection.
@@ -57,62 +55,65 @@ class HandlerRun:
         stop: Whether it may be stopped when the stream ends under it.
     """
 
-    __slots__ = ("_handler", "_link", "_stop", "_stream", "greenlet")
-
     def __init__(self, link: Link, stream: Stream, handler: StreamHandler, stop: bool) -> None:
+        super().__init__(f"handler {link.id} stream {stream.id}", self._work)
         self._link = link
         self._stream = stream
         self._handler = handler
         self._stop = stop
-        self.greenlet = Greenlet(self._run)
-        self.greenlet.name = f"handler {link.id} stream {stream.id}"
+        self._over = False
 
     def start(self) -> None:
-        """Start the handler's greenlet."""
+        """Start the handler."""
         self._link.core.handler_started(self._stream._live)
         # It takes the opening payload, so what it waits for before it takes another one counts (DESIGN §5).
-        self._stream._inbox.taker = self.greenlet
+        self._stream._inbox.taker = self
         # Also told of a greenlet that was stopped before it started and so never ran.
-        self.greenlet.rawlink(self._ended)
-        self.greenlet.start()
+        self.rawlink(HandlerRun._ended)
+        super().start()
 
     def stop(self, error: StreamReset) -> None:
         """The stream has ended by `error`: stop the handler at its next wait, unless it ended the stream itself."""
-        if not self._stop or getcurrent() is self.greenlet or self.greenlet.dead:
-            return
-        self.greenlet.kill(HandlerStopped(error), block=False)
+        if self._stop and getcurrent() is not self and not self.dead:
+            self.kill(HandlerStopped(error), block=False)
 
     def spare(self) -> None:
         """Let the handler run to its end, whatever becomes of its stream."""
         self._stop = False
 
-    def _ended(self, _greenlet: object) -> None:
+    def _ended(self) -> None:
+        """It works no more. At once where it ran: its answer may leave next, and the remote reuse its place."""
+        if self._over:
+            return
+        self._over = True
         stream = self._stream
         stream._handler = None
-        stream._inbox.forget_taker(self.greenlet)
+        stream._inbox.forget_taker(self)
         if stream._inbox.error is not None:
             # Whoever keeps the stream by now, a log of the handler's error for one, will not read it.
             stream._inbox.drop()
         try:
-            if stream.state in _UNENDED:
+            if stream.state in SENDING:
                 # Somebody killed the greenlet before it ran, so that nobody has answered.
                 stream._end_by_reset(ResetCode.APPLICATION_ERROR, None, asked=False)
         finally:
             self._link.handler_ended(stream._live)
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         stream = self._stream
         try:
             result = self._handler(stream.payload, stream)
             if result is not None:
                 self._check_result(result)
-            if stream.state in _UNENDED:
+            if stream.state in SENDING:
                 stream.end()
         except KeyboardInterrupt as error:
             self._answer_for(error)
             raise
         except BaseException as error:  # whatever a handler leaks is answered for on its own stream, and logged
             self._answer_for(error)
+        finally:
+            self._ended()
 
     def _check_result(self, result: Any) -> None:
         kind = type(result).__name__

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gevent import Greenlet
 from gevent.hub import Hub, Waiter
 
 from muxws_green.errors import HeartbeatTimeoutError
 from muxws_green.interfaces import IHeartbeat, IHeartbeatPolicy
 from muxws_green.protocol.liveness import Outflow
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.pings import new_nonce
 from muxws_green.runtime.waiting import WaitList
 
@@ -39,7 +39,7 @@ class Heartbeat:
         self._clock = link.clock
         self._beat: IHeartbeat | None = None
         self._outflow = Outflow()
-        self._greenlet: Greenlet[..., None] | None = None
+        self._greenlet: OwnGreenlet | None = None
         self._look = WaitList(link.parking, counted=False)
         self._rests = False
         self._pings_queued = 0
@@ -55,8 +55,7 @@ class Heartbeat:
         except Exception as error:  # a policy of the application's; unwatched the connection must not go on
             self._link.crashed("heartbeat", error)
             return
-        self._greenlet = Greenlet(self._run)
-        self._greenlet.name = f"heartbeat {self._link.id}"
+        self._greenlet = OwnGreenlet(f"heartbeat {self._link.id}", self._run)
         self._greenlet.rawlink(self._link.left)
         self._greenlet.start()
 
@@ -69,7 +68,8 @@ class Heartbeat:
         self._seen_bytes = self._link.transport.received_bytes
         if self._beat is not None:
             self._beat.received(self._clock.now())
-            self._stir()
+            if self._rests:
+                self._stir()
 
     def resumed(self) -> None:
         """The reader had been held back; the remote may have spoken meanwhile."""
@@ -84,8 +84,10 @@ class Heartbeat:
         if frames > self._pings_queued:
             self._beat.sent(now)
         self._pings_queued = 0
-        self._note_outflow(now)
-        self._stir()
+        if self._outflow.follows:
+            self._note_outflow(now)
+        if self._rests:
+            self._stir()
 
     def pong(self, nonce: str) -> None:
         """A pong that nobody else waits for."""
@@ -94,9 +96,8 @@ class Heartbeat:
             self._pinged = None
 
     def _stir(self) -> None:
-        if self._rests:
-            self._rests = False
-            self._look.wake()
+        self._rests = False
+        self._look.wake()
 
     def _run(self) -> None:
         link = self._link
@@ -156,11 +157,10 @@ class Heartbeat:
             beat.received(now)
         if self._link.intake.paused:
             beat.leaving(now)
-        self._note_outflow(now)
+        if self._outflow.follows:
+            self._note_outflow(now)
 
     def _note_outflow(self, now: float) -> None:
-        if not self._outflow.follows:
-            return
         beat, transport = self._beat, self._link.transport
         assert beat is not None
         if self._outflow.moved(transport.received_bytes, transport.sent_bytes, transport.unacknowledged()):

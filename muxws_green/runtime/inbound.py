@@ -36,7 +36,7 @@ class Inbound:
         stream = Stream(link, live, headers, None)
         live.owner = stream
         link.stats.streams_accepted += 1
-        if link.stream_handler() is not None:
+        if link.owner._handler is not None:
             # Without a handler it is about to be refused.
             link.hooks.incoming_headers(link.id, headers, stream)
 
@@ -45,7 +45,7 @@ class Inbound:
         link = self._link
         stream: Stream = live.owner
         stream.payload = payload
-        handler = link.stream_handler()
+        handler = link.owner._handler
         if handler is None:
             stream._end_by_reset(ResetCode.REFUSED, "no on_stream handler", asked=False)
             return

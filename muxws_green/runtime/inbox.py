@@ -11,6 +11,7 @@ from gevent import getcurrent
 from greenlet import greenlet
 
 from muxws_green.errors import ResetCode, StreamReset
+from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.waiting import Parking, WaitList
 
 #: How many times the soft limit the hard one is.
@@ -22,7 +23,7 @@ class Inbox:
 
     Args:
         intake: The connection's.
-        refuse: Ends the stream for what it holds: called with the reason.
+        live: The stream.
     """
 
     __slots__ = (
@@ -32,15 +33,15 @@ class Inbox:
         "error",
         "held_bytes",
         "items",
-        "refuse",
+        "live",
         "taken_at",
         "taker",
         "waiters",
     )
 
-    def __init__(self, intake: Intake, refuse: Callable[[str], None]) -> None:
+    def __init__(self, intake: Intake, live: LiveStream) -> None:
         self._intake = intake
-        self.refuse = refuse
+        self.live = live
         self.items: deque[tuple[Any, int]] = deque()
         self.held_bytes = 0
         #: True where nobody can ever ask for a payload: it is dropped on arrival.
@@ -62,7 +63,8 @@ class Inbox:
         self.items.append((payload, size))
         self.held_bytes += size
         self._intake.hold(self, size)
-        self.waiters.wake()
+        if self.waiters.waiters:
+            self.waiters.wake()
 
     def take(self) -> Any:
         """The oldest payload; there must be one."""
@@ -92,7 +94,8 @@ class Inbox:
             self.ended = True
         elif self.error is None:
             self.error = error
-        self.waiters.wake()
+        if self.waiters.waiters:
+            self.waiters.wake()
 
 
 class Intake:
@@ -109,14 +112,22 @@ class Intake:
         parking: The connection's waits.
         soft_bytes: Past this the reader pauses; it resumes at half.
         pause_timeout: Seconds without progress after which the stream holding most is ended.
+        refuse: Ends a stream for what it holds: called with the stream and the reason.
     """
 
-    def __init__(self, parking: Parking, soft_bytes: int, pause_timeout: float) -> None:
+    def __init__(
+        self,
+        parking: Parking,
+        soft_bytes: int,
+        pause_timeout: float,
+        refuse: Callable[[LiveStream, str], None],
+    ) -> None:
         self.parking = parking
         self.soft_bytes = soft_bytes
         self.hard_bytes = HARD_FACTOR * soft_bytes
         self.brim_bytes = self.hard_bytes - self.hard_bytes // 8
         self.pause_timeout = pause_timeout
+        self._refuse = refuse
         self.held_bytes = 0
         self.paused = False
         self._holders: dict[Inbox, None] = {}
@@ -193,6 +204,6 @@ class Intake:
         if biggest is not None:
             reason = f"{why}; read faster, or give this stream a connection of its own"
             biggest.drop()
-            biggest.refuse(reason)
+            self._refuse(biggest.live, reason)
             # Where the stream had closed before, its consumer must not take what is left for everything.
             biggest.close(StreamReset(reason, code=ResetCode.CANCELLED))

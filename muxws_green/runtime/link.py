@@ -11,10 +11,10 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import gevent
-from gevent import Greenlet, getcurrent
+from gevent import getcurrent
 from greenlet import GreenletExit, greenlet
 
 from muxws_green.codecs.envelopes import envelopes_of
@@ -24,8 +24,9 @@ from muxws_green.protocol.connection import Connection, Violation
 from muxws_green.protocol.frames import clip_utf8
 from muxws_green.protocol.lanes import BATCH_BYTES
 from muxws_green.protocol.streams import LiveStream
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames, guarded
-from muxws_green.runtime.handlers import StreamHandler
+from muxws_green.runtime.handlers import HandlerRun, StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
 from muxws_green.runtime.home import Home, disown_in_children
 from muxws_green.runtime.hooks import Hooks
@@ -36,7 +37,7 @@ from muxws_green.runtime.outlet import Outlet
 from muxws_green.runtime.pings import Pings
 from muxws_green.runtime.stats import LinkStats
 from muxws_green.runtime.stream import Stream
-from muxws_green.runtime.waiting import Parking, WaitList
+from muxws_green.runtime.waiting import Doorbell, Parking, WaitList
 
 logger = logging.getLogger("muxws.peer")
 
@@ -48,6 +49,20 @@ RETIRING_SECONDS = 10.0
 MAX_CLOSE_REASON_BYTES = 123
 
 
+class Owner(Protocol):
+    """What a link needs of its peer."""
+
+    #: The `on_stream` handler, and whether it may be stopped.
+    _handler: tuple[StreamHandler, bool] | None
+
+    @property
+    def is_dialer(self) -> bool:
+        """Whether this end dialled."""
+
+    def _link_ended(self, link: Link) -> None:
+        """Everything of the link has been failed and closed. Called once, from within `terminate`; must not switch."""
+
+
 class Link:
     """One open socket of a peer.
 
@@ -57,9 +72,7 @@ class Link:
         options: The peer's settings.
         hooks: The peer's observers and interceptors.
         home: Where it may be used.
-        dialer: Whether this end dialled.
-        stream_handler: Gives the `on_stream` handler of the moment and whether it may be stopped, or None.
-        ended: Called once, from within `terminate`, when everything has been failed and closed; must not switch.
+        owner: The peer.
     """
 
     def __init__(
@@ -69,10 +82,7 @@ class Link:
         options: Options,
         hooks: Hooks,
         home: Home,
-        *,
-        dialer: bool,
-        stream_handler: Callable[[], tuple[StreamHandler, bool] | None],
-        ended: Callable[[Link], None],
+        owner: Owner,
     ) -> None:
         self.id = connection_id
         self.options = options
@@ -82,12 +92,12 @@ class Link:
         self.codec = options.codec
         self.transport = transport
         self.parking = Parking(home.hub, options.clock)
-        self.intake = Intake(self.parking, options.receive_buffer_bytes, options.receive_pause_timeout)
+        self.intake = Intake(self.parking, options.receive_buffer_bytes, options.receive_pause_timeout, refuse_held)
         self.core = Connection(
             options.codec,
             envelopes_of(options.codec),
             Inbound(self),
-            dialer=dialer,
+            dialer=owner.is_dialer,
             max_frame_bytes=options.max_frame_bytes,
             max_payload_bytes=options.max_payload_bytes,
             max_concurrent_streams=options.max_concurrent_streams,
@@ -98,13 +108,12 @@ class Link:
         self.stats = LinkStats()
         #: What ended the socket; None while it lives.
         self.cause: ConnectionClosed | None = None
-        self.stream_handler = stream_handler
-        self._on_end = ended
-        self._reader: Greenlet[..., None] | None = None
+        self.owner = owner
+        self._reader: OwnGreenlet | None = None
         self._served_in: greenlet | None = None
         self._serving = False
-        self._writer: Greenlet[..., None] | None = None
-        self._work = WaitList(self.parking, counted=False)
+        self._writer: OwnGreenlet | None = None
+        self._work = Doorbell(home.hub)
         self._quiet = WaitList(self.parking)
         self._over = WaitList(self.parking)
         self._nudged = False
@@ -190,15 +199,14 @@ class Link:
         else:
             self.home.run_here(call)
 
-    def _begin(self, job: str, run: Callable[..., None], *arguments: Any) -> Greenlet[..., None]:
+    def _begin(self, job: str, run: Callable[..., None], *arguments: Any) -> OwnGreenlet:
         """Start one of the connection's greenlets."""
-        own = Greenlet(run, *arguments)
-        own.name = f"{job} {self.id}"
+        own = OwnGreenlet(f"{job} {self.id}", run, *arguments)
         own.rawlink(self.left)
         own.start()
         return own
 
-    def left(self, own: Greenlet[..., None]) -> None:
+    def left(self, own: OwnGreenlet) -> None:
         """One of the connection's greenlets has ended. One that was killed before it ran had no chance to say so."""
         if self.is_alive and self._parting is None:
             self.crashed(own.name.partition(" ")[0], GreenletExit("killed before it ran"))
@@ -267,8 +275,8 @@ class Link:
 
     def wake_writer(self) -> None:
         """Something has been queued."""
-        if self._work:
-            self._work.wake()
+        if self._work.resting:
+            self._work.ring()
         elif self._writer is None and self.cause is None:
             self._writer = self._begin("writer", self._write)
 
@@ -313,7 +321,7 @@ class Link:
                 self._quiet.wake()
             else:
                 self._quiet.wake()
-                self._work.wait()
+                self._work.rest()
 
     def crashed(self, who: str, error: BaseException, *, tell: bool = True) -> None:
         """One of the connection's greenlets was killed or has failed: the others must not go on without it.
@@ -388,11 +396,11 @@ class Link:
             self.transport.abort(abort_code)
         except Exception as error:  # a transport of somebody else's must not keep the rest from ending
             failure = error
-        self._work.wake()
+        self._work.ring()
         self._quiet.wake()
         self._over.wake()
         self._watch.cancel()
-        self._on_end(self)
+        self.owner._link_ended(self)
         if failure is not None:
             logger.error("muxws conn=%s the transport could not be aborted", self.id, exc_info=failure)
 
@@ -491,17 +499,17 @@ class Link:
     def _spare_handler(self, current: greenlet) -> None:
         """Do not stop the handler that closes the connection: as one that resets its stream, it wanted that."""
         for live in self.core.streams.values():
-            run = live.owner._handler
-            if run is not None and run.greenlet is current:
+            run: HandlerRun | None = live.owner._handler
+            if run is not None and run is current:
                 run.spare()
 
     def _is_quiet(self) -> bool:
         """Whether nothing is left to be waited for, but for streams whose handler waits for this itself."""
-        if self.core.lanes or not self._work:
+        if self.core.lanes or not self._work.resting:
             return False
         for live in self.core.streams.values():
             run = live.owner._handler
-            if run is None or run.greenlet not in self._closers:
+            if run is None or run not in self._closers:
                 return False
         return True
 
@@ -515,12 +523,9 @@ class Link:
         """The handler of a stream has ended."""
         self.core.handler_ended(live)
 
-    def refuser(self, live: LiveStream) -> Callable[[str], None]:
-        """What ends that stream for the bytes that it holds."""
 
-        def refuse(reason: str) -> None:
-            stream: Stream | None = live.owner
-            if stream is not None:
-                stream._end_by_reset(ResetCode.CANCELLED, reason, asked=True)
-
-        return refuse
+def refuse_held(live: LiveStream, reason: str) -> None:
+    """End a stream for the bytes that it holds, unless it has ended by itself."""
+    stream: Stream | None = live.owner
+    if stream is not None:
+        stream._end_by_reset(ResetCode.CANCELLED, reason, asked=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gevent import getcurrent
 
 from muxws_green.protocol.lanes import BATCH_BYTES, Lanes
-from muxws_green.protocol.states import StreamState
+from muxws_green.protocol.states import CLOSED
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.waiting import Parking, WaitList
 
@@ -28,7 +28,6 @@ class Outlet:
         self._small = WaitList(parking, sending=True)
         self._big = WaitList(parking, sending=True)
         self._of_lane: dict[LiveStream, WaitList] = {}
-        self._turn = WaitList(parking, counted=False)
         self._unyielded = 0
         self._closed = False
 
@@ -51,7 +50,7 @@ class Outlet:
         if not lanes.has_room(lane, size, whole):
             try:
                 while not self._closed and not lanes.has_room(lane, size, whole):
-                    if live is not None and live.state is StreamState.CLOSED:
+                    if live is not None and live.state is CLOSED:
                         break
                     if not self._list_for(live, size, whole).wait(until, live):
                         return False
@@ -78,13 +77,15 @@ class Outlet:
         self._unyielded = 0
         hub = self._parking.hub
         if getcurrent() is not hub:
-            hub.loop.run_callback(self._turn.wake)
-            self._turn.wait()
+            turn = WaitList(self._parking, counted=False)
+            hub.loop.run_callback(turn.wake)
+            turn.wait()
 
     def batch_left(self) -> None:
         """The writer has had its turn."""
         self._unyielded = 0
-        self.admit()
+        if self._small.waiters or self._big.waiters or self._of_lane:
+            self.admit()
 
     def admit(self) -> None:
         """Wake those for whom there is room now. Never switches."""
@@ -103,6 +104,8 @@ class Outlet:
 
     def stream_closed(self, live: LiveStream) -> None:
         """A stream is over: its senders find that out, and what it had queued may have made room. Never switches."""
+        if not (self._small.waiters or self._big.waiters or self._of_lane):
+            return
         waits = self._of_lane.pop(live, None)
         if waits is not None:
             waits.wake()

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gevent import Greenlet, getcurrent
+from gevent import getcurrent
 from zope.interface import implementer
 
 from muxws_green.errors import (
@@ -20,6 +20,7 @@ from muxws_green.errors import (
 from muxws_green.interfaces import IPeer, ITransport
 from muxws_green.runtime.checks import check_code_and_reason
 from muxws_green.runtime.closing import CloseReason
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.home import Home
 from muxws_green.runtime.identity import new_connection_id
@@ -189,7 +190,7 @@ class Peer(Registrations):
     ) -> Stream:
         core = link.core
         size = len(encoded)
-        whole = core.fits_one_frame(encoded)
+        whole = size <= core.small_bytes
         if not wait:
             if not core.lanes.has_room(None, size, whole):
                 raise BlockingIOError(f"no room for {size} bytes: {core.lanes.queued_bytes} bytes wait to be sent")
@@ -342,9 +343,7 @@ class Peer(Registrations):
             self._supervisor.stop()
         link = self._link
         if self._callbacks.is_current or (link is not None and link.runs_in(getcurrent())):
-            closer = Greenlet(self._close_link, ws_code, reason, drain, code)
-            closer.name = f"closer {self.id}"
-            closer.start()
+            OwnGreenlet(f"closer {self.id}", self._close_link, ws_code, reason, drain, code).start()
         else:
             self._close_link(ws_code, reason, drain, code)
 
@@ -412,9 +411,7 @@ class Peer(Registrations):
             self._options,
             self._hooks,
             self._home,
-            dialer=self._dialer,
-            stream_handler=lambda: self._handler,
-            ended=self._link_ended,
+            owner=self,
         )
         self._link = link
         if not self._dialer:

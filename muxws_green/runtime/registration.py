@@ -40,7 +40,7 @@ class Registrations(Waitable):
         self._handler: tuple[StreamHandler, bool] | None = None
         self._close_callbacks: list[Callable[[CloseReason], object]] = []
         self._reconnect_callbacks: list[Callable[[int, Any], object]] = []
-        self._callbacks = Callbacks(lambda: f"callbacks {self.id}")
+        self._callbacks = Callbacks(self)
         self._final: CloseReason | None = None
         self._closed = Event()
 

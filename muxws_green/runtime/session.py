@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gevent import Greenlet, getcurrent
+from gevent import getcurrent
 
 from muxws_green.errors import ConnectionClosed, ResetCode
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.options import checked_seconds
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ class Session:
         link.home.check()
         seconds = checked_seconds("drain", drain) or 0.0
         if link.runs_in(getcurrent()):
-            closer = Greenlet(link.close, ResetCode.NO_ERROR, None, seconds, 1000)
-            closer.name = f"closer {link.id}"
-            closer.start()
+            OwnGreenlet(f"closer {link.id}", link.close, ResetCode.NO_ERROR, None, seconds, 1000).start()
         else:
             link.close(ResetCode.NO_ERROR, None, seconds, 1000)

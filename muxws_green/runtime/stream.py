@@ -21,7 +21,7 @@ from muxws_green.errors import (
 )
 from muxws_green.interfaces import IStream
 from muxws_green.protocol.frames import ABSENT
-from muxws_green.protocol.states import LIVE, StreamState
+from muxws_green.protocol.states import CLOSED, LIVE, SENDING, StreamState
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.checks import check_code_and_reason, checked_metadata
 from muxws_green.runtime.inbox import Inbox
@@ -57,7 +57,7 @@ class Stream(Waitable):
         self.reply_headers: dict[str, Any] = {}
         self.payload = payload
         self.trailers: dict[str, Any] | None = None
-        self._inbox = Inbox(link.intake, link.refuser(live))
+        self._inbox = Inbox(link.intake, live)
         self._claim = ""
         self._iterated = False
         self._iterating = False
@@ -125,8 +125,7 @@ class Stream(Waitable):
         self._check_sendable()
         link = self._link
         encoded = link.codec.encode_payload(payload)
-        whole = link.core.fits_one_frame(encoded)
-        self._wait_for_room(len(encoded), whole)
+        self._wait_for_room(len(encoded))
         self._queue(encoded, headers, end, None)
 
     def end(
@@ -153,7 +152,7 @@ class Stream(Waitable):
         encoded = None
         if payload is not ABSENT:
             encoded = self._link.codec.encode_payload(payload)
-            self._wait_for_room(len(encoded), self._link.core.fits_one_frame(encoded))
+            self._wait_for_room(len(encoded))
         self._queue(encoded, headers, True, trailers)
 
     def reply(
@@ -181,12 +180,13 @@ class Stream(Waitable):
         error = self._inbox.error
         if error is not None:
             raise error.clone()
-        if self._live.state not in (StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE):
+        if self._live.state not in SENDING:
             raise StreamClosed(f"stream {self.id} has ended on this side; nothing more can be sent on it")
 
-    def _wait_for_room(self, size: int, whole: bool) -> None:
+    def _wait_for_room(self, size: int) -> None:
+        link = self._link
         try:
-            self._link.outlet.wait_for_room(self._live, size, whole, None)
+            link.outlet.wait_for_room(self._live, size, size <= link.core.small_bytes, None)
         except BaseException:
             self._cancel_if_live("the sender was interrupted")
             raise
@@ -205,12 +205,14 @@ class Stream(Waitable):
             headers = link.hooks.reply_headers(headers, self)
         if headers is not None or trailers is not None:
             headers, trailers = checked_metadata("headers", headers), checked_metadata("trailers", trailers)
-        self._check_sendable()
+        if live.state not in SENDING:
+            # It has ended since the call began, in a wait, a hook or a codec.
+            self._check_sendable()
         link.core.send(live, encoded, headers, end, trailers)
         if answers:
             self._answer(headers)
         link.wake_writer()
-        if live.state is StreamState.CLOSED:
+        if live.state is CLOSED:
             self._finish()
 
     # Ending early
@@ -425,7 +427,7 @@ class Stream(Waitable):
     def _end(self, trailers: dict[str, Any] | None) -> None:
         self.trailers = trailers
         self._inbox.close(None)
-        if self._live.state is StreamState.CLOSED:
+        if self._live.state is CLOSED:
             self._finish()
 
     def _fail(self, error: StreamReset) -> None:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gevent import Greenlet, getcurrent
+from gevent import getcurrent
 from greenlet import GreenletExit
 
 from muxws_green.errors import ConnectionClosed, StreamTimeout
 from muxws_green.interfaces import IBackoffPolicy, IDialer
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames, guarded
 from muxws_green.runtime.home import disown_in_children
 from muxws_green.runtime.options import check_callable, check_methods
@@ -119,8 +120,7 @@ class Supervisor:
         self._clock = parking.clock
         self._changed = WaitList(parking, counted=False)
         self._hurry = WaitList(parking, counted=False)
-        self._greenlet = Greenlet(self._run)
-        self._greenlet.name = f"supervisor {peer.id}"
+        self._greenlet = OwnGreenlet(f"supervisor {peer.id}", self._run)
         disown_in_children(self)
 
     def start(self) -> None:

@@ -46,17 +46,17 @@ class WaitList:
         sending: Whether they wait for room to send.
     """
 
-    __slots__ = ("_counted", "_parking", "_those", "_waiters")
+    __slots__ = ("_parking", "_those", "waiters")
 
     def __init__(self, parking: Parking, *, counted: bool = True, sending: bool = False) -> None:
         self._parking = parking
-        self._counted = counted
-        self._those = parking.sending if sending else parking.parked
-        self._waiters: list[tuple[Waiter[bool], object]] = []
+        self._those = None if not counted else parking.sending if sending else parking.parked
+        #: Who waits, and what for; for others to look whether it is empty. None where nobody ever waited since a wake.
+        self.waiters: dict[Waiter[bool], object] | None = None
 
     def __bool__(self) -> bool:
         """Whether somebody waits."""
-        return bool(self._waiters)
+        return bool(self.waiters)
 
     def wait(self, until: float | None = None, about: object = None) -> bool:
         """Wait to be woken.
@@ -72,19 +72,20 @@ class WaitList:
             RuntimeError: The caller is a callback of the hub, or runs in another one.
         """
         parking = self._parking
+        hub = parking.hub
         current = getcurrent()
-        if current is parking.hub:
-            raise RuntimeError("a callback of the hub must not wait; spawn a greenlet")
-        if get_hub() is not parking.hub:
-            raise RuntimeError("this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn)")
-        waiter: Waiter[bool] = Waiter(parking.hub)
-        waiters = self._waiters
-        entry = (waiter, about)
-        waiters.append(entry)
+        if current is hub or get_hub() is not hub:
+            raise _misplaced(current is hub)
+        waiter: Waiter[bool] = Waiter(hub)
+        if self.waiters is None:
+            self.waiters = {waiter: about}
+        else:
+            self.waiters[waiter] = about
+        those = self._those
         timer = None
         try:
-            if self._counted:
-                self._those.add(current)
+            if those is not None:
+                those.add(current)
                 if parking.on_park is not None:
                     parking.on_park()
             if until is not None and until != math.inf:
@@ -94,33 +95,76 @@ class WaitList:
         finally:
             if timer is not None:
                 timer.cancel()
-            if self._counted:
-                self._those.discard(current)
-            if entry in waiters:
-                waiters.remove(entry)
+            if those is not None:
+                those.discard(current)
+            if self.waiters is not None:
+                self.waiters.pop(waiter, None)
 
     def wake(self) -> None:
         """Let everybody who waits now run, in the hub's next turn."""
-        waiters = self._waiters
+        waiters = self.waiters
         if waiters:
+            self.waiters = None
             run_callback = self._parking.hub.loop.run_callback
-            for waiter, _ in waiters:
+            for waiter in waiters:
                 run_callback(waiter.switch, True)
-            self._waiters = []
 
     def wake_one(self) -> bool:
         """Let the one who has waited longest run. False where nobody waits."""
-        if not self._waiters:
+        if not self.waiters:
             return False
-        self._parking.hub.loop.run_callback(self._waiters.pop(0)[0].switch, True)
+        self._wake(next(iter(self.waiters)))
         return True
 
     def wake_about(self, about: object) -> None:
         """Let those run who wait for this."""
-        for entry in [entry for entry in self._waiters if entry[1] is about]:
-            self._waiters.remove(entry)
-            self._parking.hub.loop.run_callback(entry[0].switch, True)
+        for waiter in [waiter for waiter, what in (self.waiters or {}).items() if what is about]:
+            self._wake(waiter)
+
+    def _wake(self, waiter: Waiter[bool]) -> None:
+        assert self.waiters is not None
+        del self.waiters[waiter]
+        self._parking.hub.loop.run_callback(waiter.switch, True)
 
     def is_about(self, about: object) -> bool:
         """Whether somebody waits for this."""
-        return any(entry[1] is about for entry in self._waiters)
+        return any(what is about for what in (self.waiters or {}).values())
+
+
+class Doorbell:
+    """Where one greenlet of the connection's own rests until there is something for it to do.
+
+    A ring that finds nobody resting is not kept: whoever rests here has looked for work just before, without a switch
+    in between. Cheaper than a `WaitList`, which many may use at once and leave by a deadline.
+
+    Args:
+        hub: The hub of the greenlet.
+    """
+
+    __slots__ = ("_run_callback", "_waiter", "resting")
+
+    def __init__(self, hub: Hub) -> None:
+        self._run_callback = hub.loop.run_callback
+        self._waiter: Waiter[None] = Waiter(hub)
+        #: Whether the greenlet rests here, and nobody has rung.
+        self.resting = False
+
+    def rest(self) -> None:
+        """Wait for a ring."""
+        self.resting = True
+        try:
+            self._waiter.get()
+        finally:
+            self.resting = False
+
+    def ring(self) -> None:
+        """Let the greenlet run in the hub's next turn, if it rests."""
+        if self.resting:
+            self.resting = False
+            self._run_callback(self._waiter.switch, None)
+
+
+def _misplaced(in_hub: bool) -> RuntimeError:
+    if in_hub:
+        return RuntimeError("a callback of the hub must not wait; spawn a greenlet")
+    return RuntimeError("this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn)")

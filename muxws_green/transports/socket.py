@@ -53,7 +53,11 @@ class SocketTransport:
     def __init__(self, sock: GeventSocket, *, client: bool, max_message_bytes: int, leftover: bytes = b"") -> None:
         tune(sock)
         self._sock = sock
-        self._piece_bytes = _TLS_RECORD_BYTES if isinstance(sock, SSLSocket) else sys.maxsize
+        secure = isinstance(sock, SSLSocket)
+        self._piece_bytes = _TLS_RECORD_BYTES if secure else sys.maxsize
+        # What a TLS socket has decrypted already the kernel does not know of.
+        self._kernel_knows = not secure
+        self._drained = False
         #: Bytes of frames received and sent so far; see `ITransport`.
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -92,8 +96,10 @@ class SocketTransport:
             size = len(data)
             self._read_since_yield += size
             self.received_bytes += size
+            self._drained = size < READ_BYTES
             messages = self._reader.feed(data)
-            self._notice()
+            if self._reader.noticed:
+                self._notice()
             if messages:
                 return messages
         raise self._closed()
@@ -105,7 +111,7 @@ class SocketTransport:
             ConnectionClosed: The connection is gone, an earlier write was cut short, or a close frame has been sent,
                 after which no data may follow (RFC 6455 §5.5.1).
         """
-        own = self._take_own()
+        own = b"" if self._pong is None and self._answer is None else self._take_own()
         if messages and not self._close_sent:
             self._write(own + encode_messages(messages, binary, self._masked))
             return
@@ -161,8 +167,13 @@ class SocketTransport:
         return None if queued is None else queued + self._unsent_bytes
 
     def _read(self) -> bytes:
+        sock = self._sock
         try:
-            return self._sock.recv(READ_BYTES)
+            if self._drained and self._kernel_knows:
+                # The last read took all there was. gevent would ask the kernel again before it waits, and be told so
+                # by an exception; this is how it waits then.
+                sock._wait(sock._read_event)  # type: ignore[attr-defined]
+            return sock.recv(READ_BYTES)
         except OSError:
             return b""
         except Exception:

@@ -63,7 +63,7 @@ class Violation(NamedTuple):
 class MessageReader:
     """Turns the bytes of one socket into messages.
 
-    After every `feed` look at `close`, `violation` and `take_ping`.
+    After a `feed` that has set `noticed` look at `close`, `violation` and `take_ping`.
 
     Args:
         client: True where this end is the client: what arrives must not be masked. False where it is the server: what
@@ -87,6 +87,7 @@ class MessageReader:
         "_rest",
         "_text",
         "close",
+        "noticed",
         "violation",
     )
 
@@ -97,6 +98,8 @@ class MessageReader:
         self.close: Close | None = None
         #: The rule that the remote broke; None as long as it has not.
         self.violation: Violation | None = None
+        #: Whether there was anything besides messages since `take_ping`.
+        self.noticed = False
         self._mask_bit = 0 if client else 0x80
         self._key_bytes = 0 if client else 4
         self._limit = max_message_bytes
@@ -145,6 +148,7 @@ class MessageReader:
         Earlier ones are forgotten: only the latest must be answered (RFC 6455 §5.5.3), and a remote that sends pings
         without reading cannot make pongs pile up.
         """
+        self.noticed = False
         ping, self._ping = self._ping, None
         return ping
 
@@ -267,6 +271,7 @@ class MessageReader:
         opcode = first & 0x0F
         if opcode == _PING:
             self._ping = bytes(payload)
+            self.noticed = True
         elif opcode == _CLOSE:
             self._take_close(bytes(payload))
         elif opcode != _PONG:
@@ -299,10 +304,12 @@ class MessageReader:
             self._fail(PROTOCOL_ERROR, "a close frame with an invalid code")
         else:
             self.close = Close(int(close.code), close.reason)
+            self.noticed = True
             self._drop()
 
     def _fail(self, code: int, reason: str) -> None:
         self.violation = Violation(code, reason)
+        self.noticed = True
         self._drop()
 
     def _drop(self) -> None:

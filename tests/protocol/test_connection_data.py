@@ -298,8 +298,8 @@ def test_what_is_over_the_cap_leaves_in_fragments(make: Callable[..., End]):
 
 
 def test_small_is_what_leaves_room_for_an_envelope(end: End):
-    assert end.core.fits_one_frame(end.encode("x" * 65_000))
-    assert not end.core.fits_one_frame(end.encode("x" * 65_100))
+    assert len(end.encode("x" * 65_000)) <= end.core.small_bytes
+    assert len(end.encode("x" * 65_100)) > end.core.small_bytes
 
 
 # What is no frame

@@ -171,7 +171,7 @@ def test_one_that_somebody_kills_is_answered_for(ends, before_it_runs):
     else:
         stream = made.near.open()
         far = gate.reached()
-    far._handler.greenlet.kill(block=False)
+    far._handler.kill(block=False)
     with pytest.raises(RemoteError):
         stream.result(PATIENCE)
     assert gate.entered.is_set() is not before_it_runs
@@ -200,7 +200,7 @@ def test_one_that_cannot_be_answered_for_does_not_count_for_ever(ends, how, expe
         gevent.sleep(0)
     if how == "killed before it runs":
         (far,) = made.far.streams.values()
-        far._handler.greenlet.kill(block=False)
+        far._handler.kill(block=False)
     settle()
     made.far.on_stream(echo)
     assert made.near.request(1, timeout=PATIENCE) == 1
@@ -599,6 +599,21 @@ def test_one_stream_too_many_is_refused(ends):
         stream.end()
     made.far.on_stream(echo)
     assert made.near.request(1, timeout=PATIENCE) == 1
+
+
+def test_the_place_of_a_handler_that_has_answered_and_ended_is_free_as_its_answer_leaves(ends):
+    """Otherwise a client that calls again at once is refused although it never has more calls than it may."""
+    made, places = ends(), []
+
+    @made.far.on_frame
+    def watch(direction, frame, _size):
+        if direction == "tx" and frame.type == "data":
+            places.append(made.far._link.core._remote_streams)
+
+    made.far.on_stream(echo)
+    callers = [outcome(made.near.request, number) for number in range(3)]
+    assert [caller.get(timeout=PATIENCE) for caller in callers] == [0, 1, 2]
+    assert places == [0, 0, 0]
 
 
 def test_handlers_count_until_they_end_and_not_until_their_streams_do(ends):

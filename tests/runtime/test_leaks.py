@@ -190,7 +190,7 @@ def test_a_stream_that_somebody_keeps_holds_no_handler():
         far.on_stream(gate)
         stream = near.open()
         far_stream = gate.reached()
-        run = weakref.ref(far_stream._handler.greenlet)
+        run = weakref.ref(far_stream._handler)
         stream.cancel()
         settle()
         far.on_stream(echo)
