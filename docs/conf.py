@@ -33,6 +33,8 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 add_module_names = False
+# One parameter a line where there are many.
+python_maximum_signature_line_length = 100
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # `Args` of a class are those of its constructor, and `Attributes` need no entries of their own.
