@@ -162,7 +162,7 @@ def beats(policy: Any, traffic: list[float], dead: float, until: float) -> tuple
         until: The last time to look at.
     """
     beat = policy.start(0.0, map(str, itertools.count()).__next__)
-    pings = []
+    pings: list[float] = []
     arrivals = iter([*traffic, float("inf")])
     arrival = next(arrivals)
     while True:

@@ -12,15 +12,14 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
-from docutils import nodes
-from docutils.parsers.rst import Directive
-from docutils.statemachine import StringList
 from sphinx.ext.napoleon import GoogleDocstring
+from sphinx.util.docutils import SphinxDirective
 from zope.interface.interface import InterfaceClass, Method
 
 from muxws_green.interfaces import SIGNATURE_TAG
 
 if TYPE_CHECKING:
+    from docutils import nodes
     from sphinx.application import Sphinx
 
 #: The comments of one attribute, `#:`, and the attribute.
@@ -75,7 +74,7 @@ def _comments(interface: InterfaceClass) -> dict[str, str]:
     return found
 
 
-class AutoInterface(Directive):
+class AutoInterface(SphinxDirective):
     """Shows one interface; the argument is its whole name."""
 
     required_arguments = 1
@@ -85,9 +84,7 @@ class AutoInterface(Directive):
         interface = interfaces(importlib.import_module(module)).get(name)
         if interface is None:
             raise self.error(f"{self.arguments[0]} is no interface")
-        container = nodes.container()
-        self.state.nested_parse(StringList(describe(interface), self.arguments[0]), 0, container)
-        return container.children
+        return self.parse_text_to_nodes("\n".join(describe(interface)))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
