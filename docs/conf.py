@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 _ROOT = Path(__file__).parents[1]
 _PROJECT = tomllib.loads(_ROOT.joinpath("pyproject.toml").read_text())["project"]
@@ -20,8 +24,9 @@ copyright = f"2026, {author}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "interface_pages"]
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
-# The diagrams are scalable, and as wide as the text.
-html_theme_options = {"page_width": "1100px", "body_max_width": "860px"}
+html_theme_options = {"page_width": "1200px", "body_max_width": "960px"}
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 
 # A word in single backquotes is code, in docstrings as on the pages.
 default_role = "code"
@@ -39,3 +44,15 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # `Args` of a class are those of its constructor, and `Attributes` need no entries of their own.
 napoleon_use_ivar = True
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    # Before napoleon, which is at 500 and would take what stands before a colon for the type of a property.
+    app.connect("autodoc-process-docstring", _keep_whole, priority=400)
+
+
+def _keep_whole(_app: Sphinx, what: str, _name: str, _value: object, _options: object, lines: list[str]) -> None:
+    if what in ("attribute", "data", "property"):
+        # An empty comment.
+        lines[:0] = ["..", ""]
