@@ -78,7 +78,7 @@ def names_of_interfaces() -> list[str]:
 
 def test_every_interface_is_there() -> None:
     assert listed("interfaces") == {f"muxws_green.interfaces.{name}" for name in names_of_interfaces()}
-    assert len(names_of_interfaces()) == 15
+    assert len(names_of_interfaces()) >= 15
 
 
 @pytest.mark.parametrize("name", names_of_interfaces())
