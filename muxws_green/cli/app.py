@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
 from collections.abc import Sequence
 
 import click
@@ -50,10 +47,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return ExitCode.INTERRUPTED
-    except OSError as error:
-        if error.errno != errno.EPIPE:
-            raise
-        # The help, into a pipe whose reader has gone; what is left of it would be complained of at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # How click ends where the reader of its help has gone.
         return ExitCode.OK
     return int(result or ExitCode.OK)

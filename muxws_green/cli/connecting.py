@@ -101,9 +101,7 @@ class Conversation:
                 # A person who has typed something wants rid of that first, as in a shell.
                 if not self._running and not text.strip():
                     raise Interrupted
-                cancelled = self._cancel_running()
-                if kind == "interrupt":
-                    lines.ask(text if cancelled else "")
+                self._cancel_running()
             elif kind == "over":
                 raise CommandFailed(call_failure(self._cause(), None))
             elif kind == "gone":

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from muxws_green.cli.codes import ExitCode
 from muxws_green.cli.values import to_json
@@ -64,7 +64,7 @@ def safe_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "the URL"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 _STATUS_HINTS = {

@@ -28,7 +28,7 @@ from muxws_green.cli.output import Output, OutputGone
 from muxws_green.cli.values import from_json
 from muxws_green.codecs import MsgpackCodec, get_codec, register_codec
 from muxws_green.codecs.registry import resolve_codec
-from muxws_green.errors import CodecNotRegistered, MuxwsError
+from muxws_green.errors import CodecNotRegistered, MuxwsError, TransportUrlError
 from muxws_green.interfaces import ICodec
 from muxws_green.protocol.backoff import Reconnect
 from muxws_green.protocol.frames import ABSENT
@@ -95,8 +95,7 @@ class Dial:
                     },
                 )
         except (MuxwsError, OSError) as error:
-            if isinstance(error, ValueError):
-                # A URL that nobody could dial.
+            if isinstance(error, TransportUrlError):
                 raise click.BadParameter(escaped(str(error)), param_hint="URL") from None
             raise CommandFailed(dial_failure(error, self.url, self.timeout)) from error
         except (ValueError, TypeError) as error:

@@ -37,7 +37,7 @@ from muxws_green.transports import tls
 from muxws_green.transports.deadline import Deadline
 from muxws_green.transports.network import connect_tcp, connect_unix
 from muxws_green.transports.urls import Target, parse_url
-from muxws_green.websocket import MAX_HEAD_BYTES, parse_ws_uri
+from muxws_green.websocket import MAX_HEAD_BYTES
 
 _ARROWS = {"to_server": "->", "to_client": "<-"}
 
@@ -270,7 +270,7 @@ def _request_line(lines: list[str]) -> str:
 
 def _rewritten(lines: list[str], target: Target) -> bytes:
     """A client's request as the target is to see it."""
-    wanted = parse_ws_uri(target.uri)
+    wanted = target.wanted
     words = lines[0].split(" ")
     if wanted.resource_name != "/" and len(words) == 3:
         words[1] = wanted.resource_name
