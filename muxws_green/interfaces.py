@@ -40,8 +40,6 @@ def contract(source: type[T]) -> type[T]:
             method = fromFunction(member, imlevel=1, name=name)
             method.setTaggedValue(SIGNATURE_TAG, inspect.signature(member))
             members[name] = method
-        elif isinstance(member, property):
-            members[name] = Attribute(name, member.__doc__ or "")
     interface = InterfaceClass(source.__name__, (), members, __doc__=source.__doc__, __module__=source.__module__)
     return cast("type[T]", interface)
 

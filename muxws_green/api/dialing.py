@@ -118,7 +118,7 @@ def connect(
     return peer
 
 
-def keep_connected(url: str, *, on_established: Callable[[Session], object] | None = None, **options: Any) -> Peer:
+def keep_connected(url: str, *, on_established: Callable[[Session], object], **options: Any) -> Peer:
     """Return at once with a peer that dials `url` until it is told to stop: the first dial is retried like any other.
 
     Args:
@@ -136,8 +136,7 @@ def keep_connected(url: str, *, on_established: Callable[[Session], object] | No
     peer = _dialer_peer("retry", {"url": url, **_CONNECT_DEFAULTS, **options})
     supervisor = peer.supervisor
     assert supervisor is not None
-    if on_established is not None:
-        supervisor.on_established = on_established
+    supervisor.on_established = on_established
     supervisor.start()
     return peer
 

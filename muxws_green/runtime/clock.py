@@ -48,9 +48,10 @@ class Timer:
 
     def _fire(self) -> None:
         callback = self._callback
+        # A watcher that has been closed calls nobody.
+        assert callback is not None
         self.cancel()
-        if callback is not None:
-            callback()
+        callback()
 
     def cancel(self) -> None:
         """Make sure that the callback does not run any more; any number of times, also after it ran."""

@@ -181,10 +181,9 @@ class Supervisor:
 
     def _run(self) -> None:
         try:
-            while not self._stopped:
+            self._connect_and_wait()
+            while not self._stopped and self._back_off():
                 self._connect_and_wait()
-                if self._stopped or not self._back_off():
-                    break
         except _Stop:
             pass
         finally:

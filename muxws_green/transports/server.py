@@ -215,10 +215,8 @@ class Server(pywsgi.WSGIServer):
 
     def _end_waiting(self) -> None:
         # In the hub, so that a greenlet that has gone on to its request is not hit.
-        for watch in list(self._waiting):
-            greenlet = self._waiting.get(watch)
-            if greenlet is not None:
-                greenlet.throw(watch)
+        for watch, greenlet in list(self._waiting.items()):
+            greenlet.throw(watch)
 
     def _end_connections(self, timeout: float) -> None:
         """Wait for the greenlets of connections, but for this one, and kill them after `timeout` seconds."""

@@ -111,10 +111,8 @@ class UpgradedHost:
 
     def finish(self) -> list[bytes]:
         """An empty body, which the handler ignores."""
-        clients = getattr(self._handler.server, "clients", None)
-        if clients is not None:
-            # It deletes its entry by the client's address, which all clients of a Unix socket share.
-            clients.setdefault(self._handler.client_address, None)
+        # It deletes its entry by the client's address, which all clients of a Unix socket share.
+        self._handler.server.clients.setdefault(self._handler.client_address, None)
         return []
 
     def detach(self) -> bool:
