@@ -52,8 +52,11 @@ class Heartbeat:
         """Begin; the connection is established, or about to be."""
         try:
             self._beat = self._policy.start(self._clock.now(), new_nonce)
-        except Exception as error:  # a policy of the application's; unwatched the connection must not go on
+        except BaseException as error:
+            # A policy of the application's; unwatched the connection must not go on.
             self._link.crashed("heartbeat", error)
+            if not isinstance(error, Exception):
+                raise
             return
         self._greenlet = OwnGreenlet(f"heartbeat {self._link.id}", self._run)
         self._greenlet.rawlink(self._link.left)
@@ -65,20 +68,21 @@ class Heartbeat:
 
     def received(self) -> None:
         """The reader has messages."""
+        assert self._beat is not None
         self._seen_bytes = self._link.transport.received_bytes
-        if self._beat is not None:
-            self._beat.received(self._clock.now())
-            if self._rests:
-                self._stir()
+        self._beat.received(self._clock.now())
+        if self._rests:
+            self._stir()
 
     def resumed(self) -> None:
         """The reader had been held back; the remote may have spoken meanwhile."""
-        if self._beat is not None:
-            self._beat.leaving(self._clock.now())
+        assert self._beat is not None
+        self._beat.leaving(self._clock.now())
 
     def sent(self, frames: int) -> None:
         """The writer has handed a batch of so many frames to the socket."""
         if self._beat is None:
+            # Nobody reads yet, so that nothing could be heard.
             return
         now = self._clock.now()
         if frames > self._pings_queued:
