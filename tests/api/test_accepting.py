@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +28,8 @@ from muxws_green import (
     settings,
 )
 from muxws_green.codecs import MsgpackCodec
+from muxws_green.interfaces import ITimerHandle
+from muxws_green.runtime.clock import GeventClock
 from tests.cases.green import until
 from tests.hosts.client import exchange, head
 from tests.transports.raw import PATIENCE, server_context
@@ -263,3 +266,36 @@ def test_an_on_connect_that_raises_ends_the_connection_and_frees_its_place(
     until(lambda: len(told) == 3)
     assert {reason.code for reason in told} == {1011}
     assert [type(each.error) for each in expected_hub_errors] == [LookupError] * 3
+
+
+def test_an_on_connect_that_closes_and_then_raises(site: Site, expected_hub_errors: list[Any]) -> None:
+    def on_connect(peer: Peer) -> None:
+        peer.close(drain=0.0)
+        raise LookupError("no such user")
+
+    app = WSGIApp(echo, on_connect=on_connect)
+    peer = site.dial(site.start(Server, app))
+    with gevent.Timeout(PATIENCE):
+        gevent.wait([peer])
+    assert peer.close_cause is not None
+    assert peer.close_cause.code == 1000
+    until(lambda: not app.peers)
+
+
+def test_an_upgraded_connection_of_which_no_peer_can_be_made_is_closed(
+    site: Site, expected_hub_errors: list[Any]
+) -> None:
+    class NoClock(GeventClock):
+        def watch(self, held: Callable[[], int | None]) -> ITimerHandle:
+            raise RuntimeError("not today")
+
+    peer = site.dial(site.start(WSGIServer, WSGIApp(echo, clock=NoClock())))
+    with gevent.Timeout(PATIENCE):
+        gevent.wait([peer])
+    assert peer.close_cause is not None
+    assert peer.close_cause.code == 1011
+    assert [type(each.error) for each in expected_hub_errors] == [RuntimeError]
+
+
+def test_the_default_of_an_option_has_a_name_in_signatures() -> None:
+    assert "heartbeat: 'IHeartbeatPolicy | Default | None' = DEFAULT" in str(inspect.signature(connect))

@@ -166,14 +166,17 @@ def test_both_stop_when_they_are_told(stage: Stage) -> None:
 
 def test_commands_that_fail_are_results_too(stage: Stage) -> None:
     scheduler, url = stage.scheduler("x", "y")
-    stage.run("muxws_green.messaging.agent", url, "--name", "a", "--", "sh", "-c", "echo oh; exit 3")
+    first = stage.run("muxws_green.messaging.agent", url, "--name", "a", "--", "sh", "-c", "echo oh; exit 3")
     scheduler.wait_for("job 2 attempt 1: result of a taken")
     assert scheduler.wait() == 0
     assert scheduler.lines[-3:-1] == ["job 1 'x': exit code 3 oh", "job 2 'y': exit code 3 oh"]
     again, url = stage.scheduler("z")
-    stage.run("muxws_green.messaging.agent", url, "--name", "a", "--", "./no-such-program")
+    second = stage.run("muxws_green.messaging.agent", url, "--name", "a", "--", "./no-such-program")
     assert again.wait() == 0
     assert again.lines[-2].startswith("job 3 'z': exit code -1 ./no-such-program: ")
+    for agent in (first, second):
+        agent.signal(signal.SIGINT)
+        assert agent.wait() == 0
 
 
 @pytest.mark.parametrize(

@@ -293,3 +293,19 @@ def test_an_agent_that_is_stopped_offers_nothing_any_more(clock, service, client
     to_scheduler.stop()
     assert offering.get() is False
     assert lines == []
+
+
+def test_an_agent_that_is_stopped_works_no_more(clock, service, client) -> None:
+    def setup(peer: MessagePeer) -> None:
+        peer.on("result", lambda message: Event().wait())
+        peer.push("start", {"job": 1, "attempt": 1, "text": "x"})
+
+    started = Event()
+    agent = Agent("a", ["true"], lambda line: started.set(), clock=clock)
+    to_scheduler = client(service(setup).url, setup=agent.setup)
+    to_scheduler.start()
+    working = outcome(agent.work, to_scheduler)
+    with clock.held():
+        assert started.wait(5)
+    to_scheduler.stop(drain=0.0)
+    assert working.get(timeout=5) is None

@@ -491,6 +491,15 @@ def test_where_nothing_is_known_of_the_kernel_only_the_write_counts():
     assert flow.look_at(1.0, 10.0) == 10.0
 
 
+def test_a_kernel_that_begins_to_tell_is_believed_from_then_on():
+    flow = Outflow()
+    flow.queued(0.0, 10.0, received=0, handed=50_000, unacknowledged=None)
+    assert not flow.moved(0, 50_000, 40_000)
+    assert not flow.moved(0, 50_000, 40_000)
+    assert flow.moved(0, 50_000, 30_000)
+    assert flow.look_at(1.0, 10.0) < 10.0
+
+
 def test_an_answer_ends_it():
     flow = Outflow()
     flow.queued(0.0, 10.0, received=7, handed=50_000, unacknowledged=40_000)

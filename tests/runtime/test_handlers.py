@@ -158,6 +158,21 @@ def test_a_keyboard_interrupt_is_answered_for_and_reaches_the_program(make, expe
     assert made.near.is_open
 
 
+def test_a_keyboard_interrupt_in_the_error_serializer_too(make, expected_hub_errors):
+    def serialize(error):
+        raise KeyboardInterrupt
+
+    made = make(far_options={"error_serializer": serialize})
+    made.far.on_stream(lambda payload, stream: 1 / 0)
+    stream = made.near.open()
+    with pytest.raises(KeyboardInterrupt):
+        settle()
+    with pytest.raises(RemoteError) as raised:
+        stream.result(PATIENCE)
+    assert raised.value.payload is None
+    assert made.near.is_open
+
+
 @pytest.mark.parametrize("before_it_runs", [True, False])
 def test_one_that_somebody_kills_is_answered_for(ends, before_it_runs):
     made, gate = ends(), Gate()

@@ -149,6 +149,27 @@ def test_peers_of_another_threads_hub_close_there():
         thread.join(5)
 
 
+def test_one_in_a_thread_that_is_blocked_is_counted_and_not_waited_for(monkeypatch):
+    monkeypatch.setattr(roster, "CLOSING_SECONDS", 0.05)
+    made: list[Leaver] = []
+    ready, over = threading.Event(), threading.Event()
+
+    def elsewhere():
+        made.append(Leaver())
+        ready.set()
+        over.wait(5)
+        gevent.get_hub().destroy()
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    try:
+        assert ready.wait(5)
+        assert roster.drain(made, 0.0) == 1
+    finally:
+        over.set()
+        thread.join(5)
+
+
 def test_a_forked_child_has_nobody_to_send_away():
     peer = Leaver()
     roster.add(peer)
