@@ -87,8 +87,6 @@ class Connection(SendingHalf):
             max_frame_bytes=max_frame_bytes,
             send_buffer_bytes=send_buffer_bytes,
         )
-        #: A message as the dict of its fields, unchecked; `ProtocolError` if it is none.
-        self.unwrap = envelopes.unwrap
         self._binary = codec.binary
         self._max_payload_bytes = max_payload_bytes
         self._max_concurrent_streams = max_concurrent_streams
@@ -114,7 +112,7 @@ class Connection(SendingHalf):
                 raise Violation("a binary message on a connection with a text codec")
             size = len(message)
         try:
-            envelope = self.unwrap(message)
+            envelope = self.envelopes.unwrap(message)
         except ProtocolError as error:
             raise Violation(f"undecodable message: {error}") from error
         stream_id = envelope.get("stream")

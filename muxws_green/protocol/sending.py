@@ -67,8 +67,8 @@ class SendingHalf:
         send_buffer_bytes: int,
     ) -> None:
         self._codec = codec
-        self._envelopes = envelopes
-        self._wrap = envelopes.wrap
+        #: Makes and takes apart the messages.
+        self.envelopes = envelopes
         self._sink = sink
         self._cap = max_frame_bytes
         #: Up to how many encoded bytes a payload counts as small for the send limits: its envelope is allowed for.
@@ -83,7 +83,7 @@ class SendingHalf:
         self._assembling_bytes = 0
         #: Bytes of the opening payloads of all handlers that are running.
         self._handed_bytes = 0
-        self._reported: set[str] = set()
+        self._reported: dict[str, None] = {}
         self._queued_pongs = 0
         self._goaway_code: int | None = None
         #: The live streams.
@@ -200,7 +200,7 @@ class SendingHalf:
     ) -> tuple[bytes | Splitter, int]:
         """What to put into the lane for this frame, and how many bytes it counts."""
         if encoded is None or len(encoded) <= self._cap:
-            message = self._wrap(kind, stream_id, encoded, headers, end, trailers)
+            message = self.envelopes.wrap(kind, stream_id, encoded, headers, end, trailers)
             size = len(message)
             if size <= self._cap:
                 return message, size
@@ -209,7 +209,7 @@ class SendingHalf:
                     f"stream {stream_id}: headers or trailers of {size} bytes are over the cap of {self._cap} bytes of "
                     f"one message; they are never fragmented"
                 )
-        splitter = Splitter(self._codec, self._envelopes, kind, stream_id, encoded, headers, end, trailers, self._cap)
+        splitter = Splitter(self._codec, self.envelopes, kind, stream_id, encoded, headers, end, trailers, self._cap)
         return splitter, splitter.remaining_bytes
 
     def reset(
@@ -359,5 +359,5 @@ class SendingHalf:
     def _report(self, text: str, room: int = MAX_REPORTS) -> None:
         """Tell the sink of an oddity once, unless `room` others have been told of."""
         if text not in self._reported and len(self._reported) < room:
-            self._reported.add(text)
+            self._reported[text] = None
             self._sink.report(text)

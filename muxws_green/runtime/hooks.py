@@ -35,17 +35,19 @@ _discards: WeakSet[Any] = WeakSet()
 class Hooks:
     """The observers and interceptors of one peer."""
 
+    __slots__ = ("_discards", "_frames", "_incoming", "_open", "_reply")
+
     def __init__(self) -> None:
-        self._frames: list[FrameHook] = []
+        self._frames: tuple[FrameHook, ...] = ()
         self._open: dict[object, OpenInterceptor] = {}
         self._reply: dict[object, ReplyHeadersInterceptor] = {}
         self._incoming: dict[object, IncomingHeadersInterceptor] = {}
-        self._discards: set[int] = set()
+        self._discards: frozenset[int] = frozenset()
 
     def on_frame(self, hook: FrameHook) -> None:
         """Call `hook(direction, frame, byte_length)` for every frame."""
         check_callable("an on_frame hook", hook)
-        self._frames.append(hook)
+        self._frames += (hook,)
 
     def intercept_open(self, interceptor: OpenInterceptor) -> Callable[[], None]:
         """Register for the headers of streams opened here."""
@@ -67,7 +69,7 @@ class Hooks:
     def frame(self, connection_id: str, direction: str, envelope: Mapping[str, Any], byte_length: int) -> None:
         """Show one frame to the observers and to the log."""
         frame = from_mapping(dict(envelope))
-        for hook in list(self._frames):
+        for hook in self._frames:
             guarded(
                 lambda hook=hook: hook(direction, frame, byte_length),  # type: ignore[misc]
                 "muxws conn=%s an on_frame hook raised",
@@ -121,7 +123,7 @@ class Hooks:
         except TypeError:
             # It can be neither hashed nor referred to weakly, so it is told of once for this peer.
             told = id(handler) in self._discards
-            self._discards.add(id(handler))
+            self._discards |= {id(handler)}
         if not told:
             logger.warning(
                 "muxws: the on_stream handler %r returned a %s, which is discarded; answer with stream.reply()",

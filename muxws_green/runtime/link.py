@@ -75,6 +75,40 @@ class Link:
         owner: The peer.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_closers",
+        "_failing",
+        "_farewell",
+        "_farewell_sent",
+        "_nudged",
+        "_over",
+        "_parting",
+        "_quiet",
+        "_reader",
+        "_served_in",
+        "_serving",
+        "_watch",
+        "_work",
+        "_writer",
+        "cause",
+        "clock",
+        "codec",
+        "core",
+        "heartbeat",
+        "home",
+        "hooks",
+        "id",
+        "intake",
+        "options",
+        "outlet",
+        "owner",
+        "parking",
+        "pings",
+        "stats",
+        "transport",
+    )
+
     def __init__(
         self,
         connection_id: str,
@@ -121,7 +155,7 @@ class Link:
         self._farewell_sent = False
         self._parting: ConnectionClosed | None = None
         #: The greenlets that are inside `close`.
-        self._closers: list[greenlet] = []
+        self._closers: tuple[greenlet, ...] = ()
         self._failing = False
         self.heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
         self.parking.on_park = self.start_reading
@@ -343,7 +377,7 @@ class Link:
 
     def _show_sent(self, batch: list[bytes]) -> None:
         """Show frames as the remote will see them, decoded from what is about to be written."""
-        unwrap = self.core.unwrap
+        unwrap = self.core.envelopes.unwrap
         for message in batch:
             envelope = unwrap(message if self.codec.binary else message.decode("utf-8", "surrogatepass"))
             self.hooks.frame(self.id, "tx", envelope, len(message))
@@ -470,7 +504,7 @@ class Link:
         """
         current = getcurrent()
         self._spare_handler(current)
-        self._closers.append(current)
+        self._closers += (current,)
         text = reason or ""
         cause = ConnectionClosed(text or "closed here", code=close_code, reason=text, was_clean=close_code == 1000)
         try:
@@ -489,12 +523,12 @@ class Link:
             self.wake_writer()
             self._part(self._parting)
         except BaseException:
-            if len(self._closers) == 1:
+            if self._closers == (current,):
                 # A kill, or the caller's own Timeout: nobody else sees this through, and half closed it must not stay.
                 self.terminate(cause, abort_code=close_code)
             raise
         finally:
-            self._closers.remove(current)
+            self._closers = tuple(closer for closer in self._closers if closer is not current)
 
     def _spare_handler(self, current: greenlet) -> None:
         """Do not stop the handler that closes the connection: as one that resets its stream, it wanted that."""

@@ -356,7 +356,7 @@ class Peer(Registrations):
     def _abandon(self) -> None:
         """End everything without waiting, and tell nobody: `connect` is about to raise. Never switches."""
         self._closing = True
-        self._close_callbacks.clear()
+        self._close_callbacks = ()
         if self._supervisor is not None:
             self._supervisor.stop()
         if self._link is not None:

@@ -38,8 +38,8 @@ class Registrations(Waitable):
         self.id = new_connection_id()
         self._hooks = Hooks()
         self._handler: tuple[StreamHandler, bool] | None = None
-        self._close_callbacks: list[Callable[[CloseReason], object]] = []
-        self._reconnect_callbacks: list[Callable[[int, Any], object]] = []
+        self._close_callbacks: tuple[Callable[[CloseReason], object], ...] = ()
+        self._reconnect_callbacks: tuple[Callable[[int, Any], object], ...] = ()
         self._callbacks = Callbacks(self)
         self._final: CloseReason | None = None
         self._closed = Event()
@@ -81,7 +81,7 @@ class Registrations(Waitable):
         after another in a greenlet of their own and may block; what they raise is logged.
         """
         check_callable("an on_close callback", callback)
-        self._close_callbacks.append(callback)
+        self._close_callbacks += (callback,)
         final = self._final
         if final is not None:
             guarded(lambda: callback(final), "muxws conn=%s the on_close callback %r raised", self.id, callback)
@@ -94,7 +94,7 @@ class Registrations(Waitable):
         When it runs the hello has been acknowledged. No stream survived; open anew what is needed.
         """
         check_callable("an on_reconnect callback", callback)
-        self._reconnect_callbacks.append(callback)
+        self._reconnect_callbacks += (callback,)
         return callback
 
     def on_frame(self, hook: FrameHook) -> FrameHook:
@@ -141,9 +141,9 @@ class Registrations(Waitable):
         if not reason.will_retry:
             self._final = reason
             self._closed.set()
-        for callback in list(self._close_callbacks):
+        for callback in self._close_callbacks:
             self._callbacks.add(lambda callback=callback: callback(reason))  # type: ignore[misc]
 
     def _report_reconnect(self, attempt: int) -> None:
-        for callback in list(self._reconnect_callbacks):
+        for callback in self._reconnect_callbacks:
             self._callbacks.add(lambda callback=callback: callback(attempt, self))  # type: ignore[misc]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from muxws_green.errors import ResetCode, known_reset_code
@@ -22,7 +21,7 @@ class LinkStats:
     late_frames: int = 0
     streams_opened: int = 0
     streams_accepted: int = 0
-    resets: Counter[int] = field(default_factory=Counter)
+    resets: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: LinkStats) -> None:
         """Count what another connection counted."""
@@ -33,12 +32,14 @@ class LinkStats:
         self.late_frames += other.late_frames
         self.streams_opened += other.streams_opened
         self.streams_accepted += other.streams_accepted
-        self.resets += other.resets
+        for code, count in other.resets.items():
+            self.resets[code] = self.resets.get(code, 0) + count
 
     def count_reset(self, code: int) -> None:
         """One more stream ended by a reset with this code."""
         known = known_reset_code(code)
-        self.resets[int(known) if isinstance(known, ResetCode) else UNKNOWN_CODE] += 1
+        counted = int(known) if isinstance(known, ResetCode) else UNKNOWN_CODE
+        self.resets[counted] = self.resets.get(counted, 0) + 1
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ class Parking:
         self.hub = hub
         self.clock = clock
         #: Greenlets of the application's that wait for something that only reading can bring.
-        self.parked: set[greenlet] = set()
+        self.parked: dict[greenlet, None] = {}
         #: Greenlets of the application's that wait for room to send, which the remote makes by reading.
-        self.sending: set[greenlet] = set()
+        self.sending: dict[greenlet, None] = {}
         #: Called when another one has been added to either; None: nobody wants to know.
         self.on_park: Callable[[], None] | None = None
 
@@ -85,7 +85,7 @@ class WaitList:
         timer = None
         try:
             if those is not None:
-                those.add(current)
+                those[current] = None
                 if parking.on_park is not None:
                     parking.on_park()
             if until is not None and until != math.inf:
@@ -96,7 +96,7 @@ class WaitList:
             if timer is not None:
                 timer.cancel()
             if those is not None:
-                those.discard(current)
+                those.pop(current, None)
             if self.waiters is not None:
                 self.waiters.pop(waiter, None)
 

@@ -32,6 +32,7 @@ from muxws_green.testing.raw import reset_on_close
 from muxws_green.transports.deadline import Deadline
 from muxws_green.transports.network import connect_tcp, connect_unix
 from muxws_green.transports.urls import Target, parse_url
+from muxws_green.websocket import parse_ws_uri
 
 #: How many bytes of one direction of a connection are held unless a test says otherwise.
 CAPACITY_BYTES = 262_144
@@ -342,6 +343,5 @@ class Relay:
 
 def _as_target(place: Address) -> Target:
     if isinstance(place, str):
-        return Target("ws://localhost/", "localhost", 0, False, place)
-    host, port = place
-    return Target(f"ws://{url_place((host, port))}/", host, port, False)
+        return Target("ws://localhost/", parse_ws_uri("ws://localhost/"), place)
+    return parse_url(f"ws://{url_place(place)}/")

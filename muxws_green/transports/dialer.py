@@ -24,7 +24,7 @@ from muxws_green.transports.network import connect_tcp, connect_unix
 from muxws_green.transports.proxy import HttpProxy, open_tunnel, parse_proxy, proxy_from_environment
 from muxws_green.transports.socket import READ_BYTES, SocketTransport
 from muxws_green.transports.urls import Target, parse_url
-from muxws_green.websocket import ClientHandshake, HandshakeAnswer
+from muxws_green.websocket import ClientHandshake, HandshakeAnswer, UpgradeRequest
 
 _POLICY_VIOLATION = 1008
 
@@ -72,14 +72,17 @@ class Dialer:
             raise ValueError(f"open_timeout must be above 0 seconds or None, got {open_timeout!r}")
         self._target = parse_url(url)
         self._subprotocols = tuple(subprotocols)
-        self._headers = tuple((headers.items() if isinstance(headers, Mapping) else headers) or ())
         self._ssl_context = _context_for(self._target, ssl_context)
         self._proxy = _proxy_for(self._target, proxy)
         self._open_timeout = open_timeout
         self._clock = clock
         self._max_message_bytes = max_message_bytes
         # Raises for whatever cannot be written into a request.
-        self._handshake()
+        self._request = UpgradeRequest(
+            self._target.wanted,
+            subprotocols=self._subprotocols,
+            headers=tuple((headers.items() if isinstance(headers, Mapping) else headers) or ()),
+        )
 
     def dial(self) -> SocketTransport:
         """Open a connection; see `IDialer.dial`. Blocks the calling greenlet only.
@@ -113,11 +116,8 @@ class Dialer:
         place = self._proxy or self._target
         return connect_tcp(place.host, place.port, self._clock, deadline)
 
-    def _handshake(self) -> ClientHandshake:
-        return ClientHandshake(self._target.uri, subprotocols=self._subprotocols, headers=self._headers)
-
     def _upgrade(self, sock: GeventSocket) -> HandshakeAnswer:
-        handshake = self._handshake()
+        handshake = ClientHandshake(self._request)
         sock.sendall(handshake.request())
         while True:
             data = sock.recv(READ_BYTES)

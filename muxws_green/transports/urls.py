@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from muxws_green.errors import TransportUnsupportedError, TransportUrlError
-from muxws_green.websocket import parse_ws_uri
+from muxws_green.websocket import WsUri, parse_ws_uri
 
 #: What fits into the kernel's `sun_path` beside the terminating zero.
 _MAX_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
@@ -32,17 +32,28 @@ class Target:
 
     Attributes:
         uri: The URL of the request; may hold credentials and is left out of the repr.
-        host: A name in lower case or an address without brackets; "localhost" for a Unix socket without authority.
-        port: The TCP port; without meaning for a Unix socket.
-        secure: True where TLS is to be spoken.
+        wanted: Its parts.
         socket_path: The file of the Unix socket; None for TCP.
     """
 
     uri: str = field(repr=False)
-    host: str
-    port: int
-    secure: bool
+    wanted: WsUri
     socket_path: str | None = None
+
+    @property
+    def host(self) -> str:
+        """A name in lower case or an address without brackets; "localhost" for a Unix socket without authority."""
+        return self.wanted.host
+
+    @property
+    def port(self) -> int:
+        """The TCP port; without meaning for a Unix socket."""
+        return self.wanted.port
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS is to be spoken."""
+        return self.wanted.secure
 
     @property
     def place(self) -> str:
@@ -75,7 +86,7 @@ def parse_url(url: str) -> Target:
     except UnicodeError:
         # Not chained: the cause says no more, and the resolver would raise it as something that is no OSError.
         raise TransportUrlError(f"{parsed.host[:80]!r} cannot be the name of a host") from None
-    return Target(url, parsed.host, parsed.port, parsed.secure)
+    return Target(url, parsed)
 
 
 def _unix_target(url: str) -> Target:
@@ -99,4 +110,4 @@ def _unix_target(url: str) -> Target:
     parsed = parse_ws_uri(uri)
     if not hasattr(socket, "AF_UNIX"):
         raise TransportUnsupportedError("this platform has no Unix sockets; dial a ws:// or wss:// URL")
-    return Target(uri, parsed.host, parsed.port, False, path)
+    return Target(uri, parsed, path)

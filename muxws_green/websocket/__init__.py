@@ -11,6 +11,7 @@ from muxws_green.websocket.handshake import (
     ClientHandshake,
     HandshakeAnswer,
     HandshakeError,
+    UpgradeRequest,
 )
 from muxws_green.websocket.reader import MAX_EMPTY_CONTINUATIONS, Close, MessageReader, Violation
 from muxws_green.websocket.upgrade import UpgradeAnswer, answer_upgrade
@@ -22,6 +23,7 @@ __all__ = [
     "MAX_HEADER_LINES",
     "MAX_HEAD_BYTES",
     "ClientHandshake",
+    "UpgradeRequest",
     "Close",
     "HandshakeAnswer",
     "HandshakeError",

@@ -5,23 +5,27 @@ made here shows user info, `Authorization`, a query string or a subprotocol entr
 
 For the dialer. No body is read: a refusal is known by its head alone, and waiting for more would let the other side
 hold the dial.
+
+What is the same at every dial is made and judged once (`UpgradeRequest`), and a 101 as servers send it is told by its
+shape; one that looks different is judged by `websockets`, which also says what is wrong with it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple, NoReturn
 
 from websockets.client import ClientProtocol
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidHeader, NegotiationError
-from websockets.typing import Subprotocol
+from websockets.headers import build_authorization_basic, build_host
 from websockets.uri import WebSocketURI
+from websockets.utils import accept_key, generate_key
 
 from muxws_green.errors import MuxwsError
 from muxws_green.websocket.fields import HANDSHAKE_FIELDS, is_token, is_value
-from muxws_green.websocket.uri import parse_ws_uri
+from muxws_green.websocket.uri import WsUri
 
 #: How long the head of an answer may be, interim answers included.
 MAX_HEAD_BYTES = 64 * 1024
@@ -32,8 +36,8 @@ _STATUS_LINE_START = b"HTTP/1."
 _status_line = re.compile(r"HTTP/(1\.[01]) ([1-5][0-9][0-9])(?: [\x09\x20-\x7e\x80-\xff]*)?").fullmatch
 #: What a caller's request headers must leave to the handshake.
 _WRITTEN_HERE = HANDSHAKE_FIELDS | {"sec-websocket-extensions", "content-length", "transfer-encoding"}
-#: What a caller's request headers replace.
-_REPLACEABLE = ("Host", "Authorization")
+#: What a 101 is judged by.
+_JUDGED = frozenset({"connection", "sec-websocket-accept", "sec-websocket-extensions", "upgrade"})
 
 
 class HandshakeError(MuxwsError, OSError):
@@ -59,38 +63,52 @@ class HandshakeAnswer(NamedTuple):
     leftover: bytes
 
 
+class UpgradeRequest:
+    """What a client asks for. The same at every dial but for the key.
+
+    Args:
+        uri: What to open; user info in it becomes Basic authentication.
+        subprotocols: What to offer, best first; empty for none.
+        headers: Further request headers, as (name, value); `Host` and `Authorization` take the place of ours.
+
+    Raises:
+        ValueError: A subprotocol or a header that HTTP does not allow or that belongs to the handshake itself.
+    """
+
+    def __init__(self, uri: WsUri, *, subprotocols: Sequence[str], headers: Sequence[tuple[str, str]] = ()) -> None:
+        _check_subprotocols(subprotocols)
+        _check_headers(headers)
+        self.uri = uri
+        lines = [f"GET {uri.resource_name} HTTP/1.1"]
+        given = {name.lower() for name, _ in headers}
+        if "host" not in given:
+            lines.append(f"Host: {build_host(uri.host, uri.port, uri.secure)}")
+        if uri.user_info is not None and "authorization" not in given:
+            lines.append(f"Authorization: {build_authorization_basic(*uri.user_info)}")
+        lines += ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
+        if subprotocols:
+            lines.append(f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}")
+        lines += [f"{name}: {value}" for name, value in headers]
+        # Header values may hold whatever ISO 8859-1 has (RFC 9110 §5.5).
+        self._head = "\r\n".join(lines).encode("iso-8859-1")
+
+    def with_key(self, key: str) -> bytes:
+        """The request with this `Sec-WebSocket-Key`."""
+        return self._head + f"\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+
+
 class ClientHandshake:
     """One opening handshake as the client sees it: send `request()`, then `feed` until an answer comes.
 
     Put a deadline around it; there is none in here.
 
     Args:
-        uri: The URL to open; user info in it becomes Basic authentication.
-        subprotocols: What to offer, best first; empty for none.
-        headers: Further request headers, as (name, value); `Host` and `Authorization` take the place of ours.
-
-    Raises:
-        TransportUrlError: The URL cannot be dialled.
-        ValueError: A subprotocol or a header that HTTP does not allow or that belongs to the handshake itself.
+        request: What to ask for.
     """
 
-    def __init__(self, uri: str, *, subprotocols: Sequence[str], headers: Sequence[tuple[str, str]] = ()) -> None:
-        parsed = parse_ws_uri(uri)
-        _check_subprotocols(subprotocols)
-        _check_headers(headers)
-        path, _, query = parsed.resource_name.partition("?")
-        self._protocol = ClientProtocol(
-            WebSocketURI(parsed.secure, parsed.host, parsed.port, path, query, *(parsed.user_info or (None, None))),
-            subprotocols=[cast("Subprotocol", entry) for entry in subprotocols] or None,
-        )
-        request = self._protocol.connect()
-        given = {name.lower() for name, _ in headers}
-        for name in _REPLACEABLE:
-            if name.lower() in given and name in request.headers:
-                del request.headers[name]
-        for name, value in headers:
-            request.headers[name] = value
-        self._request = request.serialize()
+    def __init__(self, request: UpgradeRequest) -> None:
+        self._wanted = request
+        self._key = generate_key()
         self._received = bytearray()
         # How much of it is known to hold no end of a head, and how much has gone in interim answers.
         self._searched = 0
@@ -99,7 +117,7 @@ class ClientHandshake:
 
     def request(self) -> bytes:
         """The request, the same at each call."""
-        return self._request
+        return self._wanted.with_key(self._key)
 
     def feed(self, data: bytes) -> HandshakeAnswer | None:
         """Take the next bytes from the server.
@@ -155,10 +173,24 @@ class ClientHandshake:
         return head
 
     def _check_upgrade(self, headers: list[tuple[str, str]]) -> None:
-        """Let `websockets` judge a 101, but for the subprotocol: which one will do is the dialer's question."""
+        """Judge a 101, but for the subprotocol: which one will do is the dialer's question."""
+        told = [(name.lower(), value) for name, value in headers if name.lower() in _JUDGED]
+        by_name = dict(told)
+        if (
+            len(told) == 3
+            and by_name.get("upgrade", "").lower() == "websocket"
+            and by_name.get("connection", "").lower() == "upgrade"
+            and by_name.get("sec-websocket-accept") == accept_key(self._key)
+        ):
+            # Each of the three once, hence no extension.
+            return
+        uri = self._wanted.uri
+        path, _, query = uri.resource_name.partition("?")
+        protocol = ClientProtocol(WebSocketURI(uri.secure, uri.host, uri.port, path, query))
+        protocol.key = self._key
         judged = Headers([(name, value) for name, value in headers if name.lower() != "sec-websocket-protocol"])
-        self._protocol.receive_data(b"HTTP/1.1 101 Switching Protocols\r\n" + judged.serialize())
-        error = self._protocol.handshake_exc
+        protocol.receive_data(b"HTTP/1.1 101 Switching Protocols\r\n" + judged.serialize())
+        error = protocol.handshake_exc
         if error is None:
             return
         if isinstance(error, NegotiationError):

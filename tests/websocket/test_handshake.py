@@ -8,9 +8,11 @@ import traceback
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.client import ClientProtocol
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.streams import StreamReader
+from websockets.uri import parse_uri
 from websockets.utils import accept_key
 
 from muxws_green.errors import MuxwsError, TransportUrlError
@@ -20,7 +22,9 @@ from muxws_green.websocket import (
     ClientHandshake,
     HandshakeAnswer,
     HandshakeError,
+    UpgradeRequest,
     answer_upgrade,
+    parse_ws_uri,
 )
 
 SECRETS = ("hunter2", "tok3n", "aHVudGVyMg", "bearer.k3y")
@@ -28,7 +32,7 @@ SECRETS = ("hunter2", "tok3n", "aHVudGVyMg", "bearer.k3y")
 
 def handshake(uri: str = "ws://user:hunter2@example.com/path?q=tok3n", **options: object) -> ClientHandshake:
     options.setdefault("subprotocols", ["muxws.v1.json", "bearer.k3y"])
-    return ClientHandshake(uri, **options)  # type: ignore[arg-type]
+    return ClientHandshake(UpgradeRequest(parse_ws_uri(uri), **options))  # type: ignore[arg-type]
 
 
 def parsed(request: bytes) -> Request:
@@ -88,9 +92,9 @@ def test_the_request():
         ("Authorization", "Basic " + base64.b64encode(b"user:hunter2").decode()),
         ("Upgrade", "websocket"),
         ("Connection", "Upgrade"),
-        ("Sec-WebSocket-Key", key),
         ("Sec-WebSocket-Version", "13"),
         ("Sec-WebSocket-Protocol", "muxws.v1.json, bearer.k3y"),
+        ("Sec-WebSocket-Key", key),
     ]
     assert len(base64.b64decode(key, validate=True)) == 16
     assert client.request() == client.request()
@@ -424,3 +428,36 @@ def test_a_good_answer_with_some_bytes_changed(data):
     else:
         shown = ""
     assert not [secret for secret in SECRETS if secret in shown]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "Upgrade: websocket",
+                "upgrade: WebSocket",
+                "Upgrade: websocket, x",
+                "Connection: Upgrade",
+                "Connection: keep-alive, upgrade",
+                "Connection: close",
+                "Sec-WebSocket-Accept: right",
+                "Sec-WebSocket-Accept: wrong",
+                "Sec-WebSocket-Extensions: permessage-deflate",
+                "Sec-WebSocket-Protocol: muxws.v1.json",
+                "Date: today",
+            ]
+        ),
+        max_size=6,
+    )
+)
+def test_a_101_is_good_where_it_is_good_to_the_library(lines):
+    client = handshake()
+    lines = [line.replace("right", accept_key(key_of(client))) for line in lines]
+    head = "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode()
+    theirs = ClientProtocol(parse_uri("ws://example.com/"))
+    theirs.key = key_of(client)
+    theirs.receive_data("\r\n".join(["HTTP/1.1 101 Go", *(e for e in lines if "Protocol" not in e), "", ""]).encode())
+    if theirs.handshake_exc is None:
+        assert client.feed(head) is not None
+    else:
+        ends_badly(client, head)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.client import ClientProtocol
+from websockets.datastructures import Headers
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+from websockets.http11 import Request
 from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from muxws_green.websocket import UpgradeAnswer, answer_upgrade
@@ -293,3 +299,45 @@ def test_the_client_of_the_library_is_content():
     assert client.state is OPEN
     assert client.subprotocol == "muxws.v1.json"
     assert client.extensions == []
+
+
+#: Values of each handshake header as clients, broken clients and attackers write them; None: no such line.
+ODD = {
+    "Upgrade": ["websocket", "WebSocket", "websocket, x", "websocket/13", "h2c", "", None],
+    "Connection": [
+        "Upgrade",
+        "keep-alive, Upgrade",
+        "Upgrade;q=1",
+        ",Upgrade",
+        "Upgrade,",
+        "close",
+        "a b, upgrade",
+        None,
+    ],
+    "Sec-WebSocket-Key": [KEY, KEY[:-2], KEY[:-1] + "A", "x" * 22 + "==", "a" * 24, "é" * 22 + "==", None],
+    "Sec-WebSocket-Version": ["13", "13, 8", "8", "013", "", None],
+    "Sec-WebSocket-Protocol": ["muxws.v1.json", "a, b ,c", "a,,b", "a;b", '"a"', "", ",", "é", None],
+}
+
+
+@given(st.fixed_dictionaries({name: st.sampled_from(values) for name, values in ODD.items()}))
+def test_what_looks_good_at_first_sight_is_good_to_the_library_too(values):
+    lines = [("Host", "x"), *((name, value) for name, value in values.items() if value is not None)]
+    heard: list[list[str]] = []
+
+    def judge(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+        heard.append(list(offered))
+        return offered[0] if offered else None
+
+    theirs = ServerProtocol(subprotocols=None, select_subprotocol=judge).accept(Request("/chat", Headers(lines)))
+    ours = answer_upgrade("GET", "/chat", lines, lambda offered: heard_here(offered, heard))
+    if theirs.status_code == 101 and theirs.headers.get("Sec-WebSocket-Protocol"):
+        assert dict(ours.headers)["Sec-WebSocket-Accept"] == theirs.headers["Sec-WebSocket-Accept"]
+        assert heard[0] == heard[1]
+    else:
+        assert ours.status != 101
+
+
+def heard_here(offered: list[str], heard: list[list[str]]) -> str | None:
+    heard.append(list(offered))
+    return offered[0] if offered else None

@@ -10,7 +10,7 @@ from gevent import socket
 from gevent.pywsgi import WSGIServer
 from geventwebsocket.handler import WebSocketHandler
 
-from muxws_green.websocket import ClientHandshake, MessageReader, encode_messages
+from muxws_green.websocket import ClientHandshake, MessageReader, UpgradeRequest, encode_messages, parse_ws_uri
 from tests.benchmarks import workloads as w
 
 RUNNER = "blocking"
@@ -47,7 +47,7 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port))
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        handshake = ClientHandshake(f"ws://127.0.0.1:{port}/", subprotocols=["echo"])
+        handshake = ClientHandshake(UpgradeRequest(parse_ws_uri(f"ws://127.0.0.1:{port}/"), subprotocols=["echo"]))
         self._sock.sendall(handshake.request())
         while handshake.feed(self._sock.recv(65_536)) is None:
             pass
