@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -97,12 +97,11 @@ def _send_away(peer: Drainable, patience: float, code: int) -> None:
         close()
     else:
         # Another thread has a hub of its own. A third waits for it, since this one has other things to do.
-        result = peer.run_threadsafe(close).result
-        try:
-            gevent.get_hub().threadpool.apply(result, (patience + CLOSING_SECONDS,))
-        except TimeoutError:
-            # Its hub is blocked.
-            pass
+        closing = peer.run_threadsafe(close)
+        gevent.get_hub().threadpool.apply(wait, ([closing], patience + CLOSING_SECONDS))
+        # Otherwise its hub is blocked.
+        if closing.done():
+            closing.result()
 
 
 def drain_all(timeout: float = 10.0) -> int:

@@ -155,7 +155,7 @@ def test_one_in_a_thread_that_is_blocked_is_counted_and_not_waited_for(monkeypat
     ready, over = threading.Event(), threading.Event()
 
     def elsewhere():
-        made.append(Leaver())
+        made.append(Leaver("slow"))
         ready.set()
         over.wait(5)
         gevent.get_hub().destroy()
@@ -165,6 +165,10 @@ def test_one_in_a_thread_that_is_blocked_is_counted_and_not_waited_for(monkeypat
     try:
         assert ready.wait(5)
         assert roster.drain(made, 0.0) == 1
+        # Whoever waited for it does not do so for ever either.
+        late = [each for each in gc.get_objects() if isinstance(each, gevent.Greenlet) and each.name == "drain slow"]
+        assert gevent.joinall(late, timeout=5) == late
+        assert not made[0].is_closed
     finally:
         over.set()
         thread.join(5)

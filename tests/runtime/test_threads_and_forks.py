@@ -4,6 +4,7 @@ connections alone (DESIGN §2).
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from muxws_green import JsonCodec, RemoteError, StreamState
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.peer import Peer
-from muxws_green.testing import established_peer, settle
+from muxws_green.testing import established_peer, peer_pair, settle
 from muxws_green.transports.memory import memory_pair
 from tests.runtime.ends import PATIENCE, Gate, echo, outcome
 
@@ -247,6 +248,21 @@ def test_two_hubs_have_each_its_own_peers(make):
     assert both.get(timeout=PATIENCE) == list(range(10))
 
 
+def test_an_iteration_may_outlive_the_hub_that_it_belongs_to():
+    kept = []
+
+    def other_hub():
+        pair = peer_pair()
+        kept.append(iter(pair.dialer.open()))
+        pair.drop()
+        settle()
+        gevent.get_hub().destroy()
+
+    assert in_thread(other_hub) is None
+    kept.clear()
+    gc.collect()
+
+
 # Forks: in a process of its own, so that nothing of pytest is forked
 
 PRELUDE = """
@@ -379,6 +395,7 @@ with connect(f"ws://127.0.0.1:{start_server()}/") as peer:
         rows = iter(peer.open())
         pid = FORK()
         if pid == 0:
+            del rows
             sys.exit(0)
         calls(peer, 20)
     del rows
@@ -389,10 +406,15 @@ leave(0)
 
 CHILD_DIALS_ANEW = """
 port = start_server()
-peer = connect(f"ws://127.0.0.1:{port}/")
+peer = connect(f"ws://127.0.0.1:{port}/", heartbeat=None)
 calls(peer, 2)
+over = connect(f"ws://127.0.0.1:{port}/")
+link = over._link
+over.close()
+cause = link.cause
 pid = FORK()
 if pid == 0:
+    assert link.cause is cause and not peer.is_open
     own = connect(f"ws://127.0.0.1:{port}/")
     assert own.id.split("-")[0] != peer.id.split("-")[0]
     calls(own, 20)
