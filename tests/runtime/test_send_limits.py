@@ -188,6 +188,19 @@ def huge_on_full_lane(made):
 FULL = [full_lane, full_connection, huge_on_full_lane]
 
 
+def test_several_may_wait_for_one_lane_and_all_get_their_turn(stuck):
+    made = stuck()
+    stream = made.near.open("x" * 3 * LIMIT)
+    waiting = [outcome(stream.send, "y" * LIMIT) for _ in range(3)]
+    settle()
+    assert not any(each.dead for each in waiting)
+    flow(made)
+    for each in waiting:
+        assert each.get(timeout=PATIENCE) is None
+    stream.end()
+    assert stream.result(PATIENCE) == 3
+
+
 @pytest.mark.parametrize("full", FULL)
 @pytest.mark.parametrize("by", ["remote", "this end"])
 def test_a_waiting_sender_is_told_at_once_that_its_stream_was_reset(stuck, full, by):

@@ -567,3 +567,50 @@ def test_waiting_for_an_event_of_a_peer_that_does_not_serve_yet(wait):
         assert getattr(stream, wait).wait(PATIENCE)
     line.drop()
     settle()
+
+
+# An end in the middle of reading
+
+
+def test_what_a_transport_hands_over_after_the_end_is_not_looked_at(ends):
+    made, seen = ends(), []
+    made.near.on_stream(lambda payload, stream: seen.append(payload))
+    link, receive = made.near._link, made.near_transport.receive
+
+    def ends_meanwhile():
+        messages = receive()
+        link.terminate(ConnectionClosed("so", code=4000))
+        return messages
+
+    made.near_transport.receive = ends_meanwhile
+    made.far.notify(1)
+    made.far.notify(2)
+    settle()
+    assert seen == []
+    assert made.near.close_cause.code == 4000
+
+
+def test_nothing_is_looked_at_behind_a_frame_in_which_the_connection_ended(ends):
+    made, seen = ends(), []
+    made.near.on_stream(lambda payload, stream: seen.append(payload))
+
+    def ends_it(*_):
+        made.near._link.terminate(ConnectionClosed("so", code=4000))
+
+    made.near.on_frame(ends_it)
+    for number in range(3):
+        made.inject(type="open", stream=made.far_id + 2 * number, payload=number)
+    settle()
+    assert seen == []
+    assert made.near.close_cause.code == 4000
+
+
+def test_a_rule_of_websocket_broken_during_the_parting_changes_nothing(ends, clock):
+    made, told = ends(clock=clock), []
+    made.near.on_close(told.append)
+    made.far_transport.incoming.stall()
+    made.inject(type="open", stream=0)
+    settle()
+    made.near_transport.inject_violation(1009, "too long")
+    clock.advance(5.0)
+    assert [reason.code for reason in told] == [1002]

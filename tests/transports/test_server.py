@@ -474,6 +474,34 @@ def test_stop_during_a_drain_waits_no_longer_than_it_was_told(site):
     draining.get(timeout=PATIENCE)
 
 
+def test_a_server_that_was_never_started_can_be_stopped():
+    server = Server(("127.0.0.1", 0), plain)
+    server.stop()
+    assert server.draining
+    assert server.closed
+
+
+def test_a_connection_that_nobody_can_be_found_for_is_closed(site, expected_hub_errors):
+    def spawn(*args: Any) -> None:
+        raise RuntimeError("too many")
+
+    here = site(spawn=spawn)
+    with pytest.raises(ConnectionError):
+        assert here.connect().recv(1) == b""
+        raise ConnectionResetError
+    assert str(expected_hub_errors[0].error) == "too many"
+
+
+def test_a_peer_that_is_closed_as_it_is_accepted_ends_its_request(site):
+    here = site(WSGIApp(handle, heartbeat=None, on_connect=lambda peer: peer.close(drain=0.0)))
+    end = here.open()
+    assert received(end)["type"] == "goaway"
+    assert received(end) == 1000
+    end.sock.close()
+    assert until(lambda: not here.server.peers)
+    assert here.errors.getvalue() == ""
+
+
 def test_it_starts_again(site):
     here = site(WSGIApp(handle, heartbeat=None))
     here.server.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -234,6 +235,19 @@ def test_one_request_is_upgraded_once(site):
         return [body]
 
     assert speaks(site.ask(upgradable(application), head()))
+
+
+def test_the_framework_may_answer_with_an_error_of_its_own(site):
+    def application(environ, start_response):
+        start_response("200 OK", [("Content-Length", "2")])
+        try:
+            raise ValueError
+        except ValueError:
+            start_response("500 Oh", [("Content-Length", "2")], sys.exc_info())
+        return [b"oh"]
+
+    answer = site.ask(upgradable(application), GET)
+    assert (answer.status, answer.body()) == (500, b"oh")
 
 
 def test_an_exception_passes_and_the_door_is_gone():
