@@ -184,9 +184,6 @@ def test_a_heartbeat_that_is_killed_while_it_judges(ends, clock):
     made.near_transport.outgoing.stall()
     made.near_transport.incoming.stall()
     link = made.near._link
-    judged = []
-    terminate = link.terminate
-    link.terminate = lambda *arguments, **more: (judged.append(arguments[0]), terminate(*arguments, **more))
     bury = link.heartbeat._bury
 
     def killed():

@@ -21,7 +21,7 @@ from gevent import socket
 from gevent.event import Event
 from gevent.pywsgi import WSGIServer
 
-from muxws_green.errors import OriginRefused, TransportUnsupportedError, UpgradeRefused
+from muxws_green.errors import ConnectionClosed, OriginRefused, TransportUnsupportedError, UpgradeRefused
 from muxws_green.protocol.origin import compile_policy
 from muxws_green.runtime import roster
 from muxws_green.transports.acceptor import Upgraded, refuse, upgrade
@@ -389,6 +389,49 @@ def test_a_client_that_has_gone_meanwhile_is_no_error():
         assert unreader.buf.getvalue() == b""
         assert unreader.sock.recv(100) == b""
         assert upgraded.finish() == []
+
+
+def test_the_writer_of_a_middleware_is_left_alone():
+    """As above, where what writes is not the response of gunicorn's."""
+    ours, theirs = socket.socketpair()
+    theirs.close()
+
+    def write(data: bytes) -> None:
+        raise BrokenPipeError
+
+    body = SimpleNamespace(reader=SimpleNamespace(unreader=SimpleNamespace(buf=io.BytesIO(), sock=ours)))
+    with ours:
+        upgraded = take({**GOOD, "gunicorn.socket": ours, "wsgi.input": body}, lambda status, headers: write)
+        with pytest.raises(ConnectionClosed):
+            upgraded.transport.receive()
+        assert upgraded.finish() == []
+
+
+def test_a_client_of_pywsgi_that_has_gone_meanwhile_is_no_error():
+    errors, asked, gone, ended = io.StringIO(), Event(), Event(), Event()
+
+    def application(environ, start_response):
+        asked.set()
+        gone.wait(PATIENCE)
+        upgraded = take(environ, start_response)
+        with pytest.raises(ConnectionClosed) as raised:
+            upgraded.transport.receive()
+        assert raised.value.code == 1006
+        upgraded.transport.abort()
+        ended.set()
+        return upgraded.finish()
+
+    server = WSGIServer(("127.0.0.1", 0), application, log=None, error_log=errors)
+    server.start()
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE) as client:
+        client.sendall(head())
+        assert asked.wait(PATIENCE)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    gone.set()
+    assert ended.wait(PATIENCE)
+    gevent.sleep(0)
+    server.stop(timeout=0)
+    assert errors.getvalue() == ""
 
 
 def test_a_host_is_found_by_what_it_offers():

@@ -464,6 +464,35 @@ def abort_in_the_next_turn(transport: SocketTransport) -> None:
     far.close()
 
 
+def test_abort_of_a_tls_socket_that_its_owner_has_shut_down(role):
+    ends = Ends("tls", role)
+    ends.transport._sock.shutdown(socket.SHUT_RDWR)
+    ends.transport.abort()
+    assert ends.ended().code == 1006
+    assert ends.raw.rest() == b""
+    ends.raw.sock.close()
+
+
+@pytest.mark.parametrize("call", ["receive", "send"])
+def test_what_a_socket_raises_beside_its_own_errors_comes_out(role, call):
+    class Broken(GeventSocket):
+        def recv(self, *args):
+            raise LookupError
+
+        def send(self, *args):
+            raise LookupError
+
+    near, far = unix_pair()
+    transport = SocketTransport(
+        Broken(near.family, near.type, near.proto, near.detach()), client=role == "client", max_message_bytes=100
+    )
+    far.sendall(b"x")
+    with pytest.raises(LookupError):
+        transport.receive() if call == "receive" else transport.send([b"x"], True)
+    transport.abort()
+    far.close()
+
+
 def test_abort_ends_tls_as_its_rules_want(role):
     ends = Ends("tls", role)
     ends.raw.sock.suppress_ragged_eofs = False
