@@ -119,8 +119,10 @@ class Output:
             gevent.sleep(1.0)
             seconds += 1
             with self._lock:
-                line = fitting(escaped(text(seconds)), _columns(_STDERR))
-                _write(_STDERR, f"\r{line.ljust(self._drawn)}".encode())
+                columns = _columns(_STDERR)
+                line = fitting(escaped(text(seconds)), columns)
+                # Spaces over what was there, as far as the window goes by now.
+                _write(_STDERR, f"\r{line.ljust(min(self._drawn, columns - 1))}".encode())
                 self._drawn = len(line)
 
     def _wipe(self) -> None:
