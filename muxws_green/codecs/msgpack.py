@@ -166,17 +166,20 @@ class MsgpackCodec:
         trailers: Mapping[str, Any] | None = None,
     ) -> bytes:
         """The message of a fragment."""
-        fields: list[bytes] = []
-        if end:
-            fields.append(_END)
-        fields.append(_FRAGMENT + _bin_header(len(piece)) + piece)
-        if headers is not None:
-            fields.append(_HEADERS + _pack(dict(headers), MAX_NESTING))
-        if more:
-            fields.append(_MORE)
-        if trailers is not None:
-            fields.append(_TRAILERS + _pack(dict(trailers), MAX_NESTING))
-        return _head(kind, stream, len(fields)) + b"".join(fields)
+        fields = 1 + end + more + (headers is not None) + (trailers is not None)
+        # One join, since each concatenation would copy the piece.
+        return b"".join(
+            (
+                _head(kind, stream, fields),
+                _END if end else b"",
+                _FRAGMENT,
+                _bin_header(len(piece)),
+                piece,
+                b"" if headers is None else _HEADERS + _pack(dict(headers), MAX_NESTING),
+                _MORE if more else b"",
+                b"" if trailers is None else _TRAILERS + _pack(dict(trailers), MAX_NESTING),
+            )
+        )
 
     def unwrap(self, message: str | bytes) -> dict[str, Any]:
         """The envelope of a message, unchecked; ProtocolError where it is no map."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: the protocol: never negotiated, never configured.
 MAX_FRAME_BYTES: Final = 65_536
 
+#: Fragments that are shorter are copied together; each object of its own costs some dozens of bytes.
+_LONG_PIECE_BYTES: Final = 4_096
 #: Below this cap, which only tests use, a later fragment may fail to fit although the first and the last do.
 _COMFORTABLE_CAP_BYTES: Final = 512
 
@@ -305,15 +307,20 @@ class Splitter:
 
 
 class Assembler:
-    """Collects the fragments of one payload, as compactly as bytes can be.
+    """Collects the fragments of one payload.
 
-    They are kept as one run of bytes, not as a list: a remote that sends very short ones makes nothing grow faster.
+    Long ones are kept as they came, short ones in one run of bytes: a remote that sends very short ones makes nothing
+    grow faster.
     """
 
-    __slots__ = ("_collected", "_text")
+    __slots__ = ("_pieces", "_run", "_text", "byte_length")
 
     def __init__(self) -> None:
-        self._collected = bytearray()
+        self._pieces: list[bytes] = []
+        #: What stands behind the pieces.
+        self._run = bytearray()
+        #: Bytes collected so far; UTF-8 if text.
+        self.byte_length = 0
         #: None while no fragment has come.
         self._text: bool | None = None
 
@@ -321,11 +328,6 @@ class Assembler:
     def in_progress(self) -> bool:
         """Whether a fragment, be it empty, has come since the last `join` or `clear`."""
         return self._text is not None
-
-    @property
-    def byte_length(self) -> int:
-        """Bytes collected so far; UTF-8 if text."""
-        return len(self._collected)
 
     def add(self, piece: str | bytes) -> None:
         """Append one fragment.
@@ -339,17 +341,27 @@ class Assembler:
         elif text is not self._text:
             raise ProtocolError("the fragments of one payload mix text and bytes")
         # A lone surrogate may stand in a fragment; whether it may stand in a payload is the codec's to say.
-        self._collected += piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
+        data = piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
+        self.byte_length += len(data)
+        if len(data) < _LONG_PIECE_BYTES:
+            self._run += data
+            return
+        if self._run:
+            self._pieces.append(bytes(self._run))
+            self._run.clear()
+        self._pieces.append(data)
 
     def join(self) -> str | bytes:
         """The encoded payload, str if its fragments were; what was collected is let go."""
-        collected, text = self._collected, self._text
+        collected, text = b"".join((*self._pieces, self._run)), self._text
         self.clear()
-        return collected.decode("utf-8", "surrogatepass") if text else bytes(collected)
+        return collected.decode("utf-8", "surrogatepass") if text else collected
 
     def clear(self) -> None:
         """Let go of what was collected."""
-        self._collected = bytearray()
+        self._pieces.clear()
+        self._run = bytearray()
+        self.byte_length = 0
         self._text = None
 
 

@@ -26,8 +26,9 @@ from muxws_green.interfaces import ITransport
 from muxws_green.transports.tuning import tune, unacknowledged_bytes
 from muxws_green.websocket import MessageReader, encode_close, encode_messages, encode_pong
 
-#: From 256 KiB on, each read costs three times as much: the allocator goes to the kernel for the buffer.
-READ_BYTES = 65_536
+#: A message of the longest kind, with its frame around it, fits one read. From 256 KiB on, each read costs three times
+#: as much: the allocator goes to the kernel for the buffer.
+READ_BYTES = 66_048
 
 #: OpenSSL tells of a longer write only when all of it has gone, and sends each record by itself in any case.
 _TLS_RECORD_BYTES = 16_384

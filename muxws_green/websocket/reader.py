@@ -159,14 +159,17 @@ class MessageReader:
         """
         position = 0
         rest = self._rest
+        view = memoryview(data)
         while rest and len(rest) + len(data) - position >= self._needed:
             taken = self._needed - len(rest)
-            rest += data[position : position + taken]
+            frame = b"".join((rest, view[position : position + taken]))
             position += taken
-            if self._read(bytes(rest), 0, messages):
-                rest.clear()
+            rest.clear()
+            if not self._read(frame, 0, messages):
+                # It was a header, and its payload is still to come.
+                rest += frame
         if rest:
-            rest += data[position:]
+            rest += view[position:]
         return position
 
     def _read(self, data: bytes, position: int, messages: list[str | bytes]) -> int:
