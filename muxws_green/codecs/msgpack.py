@@ -26,6 +26,10 @@ _FIRST_BUFFER_BYTES: Final = 16_384
 _KEPT_BUFFER_BYTES: Final = 1_048_576
 _KEPT_PACKERS: Final = 8
 
+#: Where it is worth while to put bytes together by hand, and how many the format has room for.
+_LONG_BYTES: Final = 1_024
+_MOST_BYTES: Final = 0xFFFF_FFFF
+
 #: An extension is a tuple to Python and a leaf on the wire.
 _LEAVES: Final = leaves_with(msgpack.ExtType, msgpack.Timestamp)
 
@@ -122,6 +126,9 @@ class MsgpackCodec:
 
     def encode_payload(self, value: Any) -> bytes:
         """A value alone. Raises as described for the class."""
+        if type(value) is bytes and _LONG_BYTES <= len(value) <= _MOST_BYTES:
+            # The packer would copy it twice.
+            return _bin_header(len(value)) + value
         return _pack(value, MAX_NESTING)
 
     def decode_payload(self, data: str | bytes) -> Any:

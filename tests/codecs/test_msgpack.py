@@ -238,3 +238,10 @@ def test_the_pool_keeps_neither_big_nor_many_packers(monkeypatch):
     outer = Reentrant(a=Reentrant(b=1))
     CODEC.encode_payload(outer)
     assert len(idle) == 1
+
+
+@pytest.mark.parametrize("length", [0, 1_023, 1_024, 65_535, 65_536, 1_000_000])
+def test_bytes_of_any_length_are_packed_as_by_the_library(length):
+    value = b"x" * length
+    assert CODEC.encode_payload(value) == msgpack.packb(value)
+    assert CODEC.decode_payload(CODEC.encode_payload(value)) == value
