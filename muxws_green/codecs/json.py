@@ -75,6 +75,9 @@ def _build_encoder() -> Callable[[Any], str]:
     return encode
 
 
+#: A shorter text cannot be nested too deep, as a level takes two characters.
+_SHALLOW_LENGTH: Final = 2 * (MAX_NESTING + ENVELOPE_NESTING)
+
 _encode: Final = _build_encoder()
 _quote: Final[Callable[[str], str]] = json_encoder.encode_basestring
 _decoder: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
@@ -213,6 +216,15 @@ class JsonCodec:
 
     def unwrap(self, message: str | bytes) -> dict[str, Any]:
         """The envelope of a message, unchecked; ProtocolError where it is no JSON object."""
+        if len(message) <= _SHALLOW_LENGTH and type(message) is str and message[:1] == "{":
+            # Nearly every message. Whatever is wrong with it is found again, and told, below.
+            try:
+                envelope, stop = _scan(message, 0)
+            except (StopIteration, ValueError, RecursionError):
+                pass
+            else:
+                if stop == len(message):
+                    return cast("dict[str, Any]", envelope)
         envelope = load(message, MAX_NESTING + ENVELOPE_NESTING)
         if type(envelope) is not dict:
             raise ProtocolError(f"a message must be an object, not {type(envelope).__name__}")

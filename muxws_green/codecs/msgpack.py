@@ -7,6 +7,7 @@ byte as the library would.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgpack
@@ -97,6 +98,7 @@ def _bin_header(length: int) -> bytes:
     return b"\xc6" + length.to_bytes(4, "big")
 
 
+@lru_cache(maxsize=256)
 def _head(kind: str, stream: int, fields: int) -> bytes:
     """The map's header and its first two fields; `fields` is the number of the others."""
     known = _KINDS.get(kind) or b"\xa4type" + _pack(kind, 0) + b"\xa6stream"

@@ -89,6 +89,8 @@ class Connection(SendingHalf):
         )
         self._binary = codec.binary
         self._max_payload_bytes = max_payload_bytes
+        #: How long the message of a whole payload may be.
+        self._max_message_bytes = max_payload_bytes + ENVELOPE_BYTES
         self._max_concurrent_streams = max_concurrent_streams
         self._max_handed_bytes = max(HANDED_BYTES, 2 * max_payload_bytes)
         self._told_goaways = 0
@@ -154,7 +156,10 @@ class Connection(SendingHalf):
                 self._sink.answered(live, None)
                 if live.state is CLOSED:
                     return True
-            self._deliver(live, envelope["payload"], size)
+            if size > self._max_message_bytes:
+                self._too_large(live)
+            else:
+                self._sink.payload(live, envelope["payload"], size)
             if ends:
                 self._end(live, None)
             return True
@@ -265,7 +270,7 @@ class Connection(SendingHalf):
             return
         if piece:
             self._collect(live, envelope)
-        elif size - ENVELOPE_BYTES > self._max_payload_bytes:
+        elif size > self._max_message_bytes:
             self._too_large(live)
         else:
             self._opened(live, envelope.get("payload"), size, envelope, ended)
@@ -306,15 +311,12 @@ class Connection(SendingHalf):
                 self._collect(live, envelope)
                 return
             if "payload" in envelope:
-                self._deliver(live, envelope["payload"], size)
+                if size > self._max_message_bytes:
+                    self._too_large(live)
+                else:
+                    self._sink.payload(live, envelope["payload"], size)
             if ends:
                 self._end(live, envelope.get("trailers"))
-
-    def _deliver(self, live: LiveStream, payload: Any, size: int) -> None:
-        if size - ENVELOPE_BYTES > self._max_payload_bytes:
-            self._too_large(live)
-        else:
-            self._sink.payload(live, payload, size)
 
     def _end(self, live: LiveStream, trailers: dict[str, Any] | None) -> None:
         """The remote's last frame has been acted upon."""

@@ -123,8 +123,7 @@ class Stream(Waitable):
             TypeError, ValueError: The codec cannot encode the payload; nothing is sent and the stream lives on.
         """
         self._check_sendable()
-        link = self._link
-        encoded = link.codec.encode_payload(payload)
+        encoded = self._link.codec.encode_payload(payload)
         self._wait_for_room(len(encoded))
         self._queue(encoded, headers, end, None)
 
@@ -177,11 +176,12 @@ class Stream(Waitable):
 
     def _check_sendable(self) -> None:
         self._link.home.check()
+        if self._live.state in SENDING:
+            return
         error = self._inbox.error
         if error is not None:
             raise error.clone()
-        if self._live.state not in SENDING:
-            raise StreamClosed(f"stream {self.id} has ended on this side; nothing more can be sent on it")
+        raise StreamClosed(f"stream {self.id} has ended on this side; nothing more can be sent on it")
 
     def _wait_for_room(self, size: int) -> None:
         link = self._link
