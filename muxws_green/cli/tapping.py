@@ -75,12 +75,12 @@ class Tap:
     def __call__(self, client: GeventSocket, address: Any) -> None:
         """Relay one connection until both sides have ended."""
         number = next(self._numbers)
-        try:
-            with client:
+        with client:
+            try:
                 self._relay(client, number)
-        except OutputGone:
-            self.gone = True
-            self._stop.set()
+            except OSError as error:
+                # The client has gone before it was answered.
+                self._tell(number, "closed", f"closed: {error}", reason=str(error))
 
     def _relay(self, client: GeventSocket, number: int) -> None:
         try:
@@ -128,13 +128,16 @@ class Tap:
             spy = FrameSpy(codec) if upgraded else None
             flows.append(gevent.spawn(self._flow, source, sink, first, spy, number, direction))
         try:
-            gevent.joinall(flows, raise_error=True)
+            for flow in gevent.iwait(flows):
+                if flow.get() is not True:
+                    break
         finally:
             gevent.killall(flows)
 
     def _flow(
         self, source: GeventSocket, sink: GeventSocket, data: bytes, spy: FrameSpy | None, number: int, direction: str
-    ) -> None:
+    ) -> bool:
+        """Pass one direction on until it ends; whether the other one may go on."""
         try:
             while True:
                 if data:
@@ -144,16 +147,14 @@ class Tap:
                 data = source.recv(65_536)
                 if not data:
                     break
+            if isinstance(sink, ssl.SSLSocket):
+                # It cannot be closed by halves.
+                return False
+            sink.shutdown(socket.SHUT_WR)
         except OSError:
             # One side has gone without a goodbye, so the other one is told in the same way.
-            pass
-        else:
-            if not isinstance(sink, ssl.SSLSocket):
-                # The other direction may have something to say yet.
-                _ignoring_errors(sink, socket.SHUT_WR)
-                return
-        for sock in (source, sink):
-            _ignoring_errors(sock, socket.SHUT_RDWR)
+            return False
+        return True
 
     def _connect(self) -> GeventSocket:
         with Deadline(default_clock, self._timeout, f"nothing came of it within {self._timeout:g} s") as deadline:
@@ -176,7 +177,13 @@ class Tap:
 
     def _tell(self, number: int, kind: str, human: str, **fields: Any) -> None:
         at = time.monotonic() - self._begun
-        self._out.event(kind, f"{at:8.3f} #{number} {human}", connection=number, at=round(at, 3), **fields)
+        try:
+            self._out.event(kind, f"{at:8.3f} #{number} {human}", connection=number, at=round(at, 3), **fields)
+        except OutputGone:
+            self.gone = True
+            self._stop.set()
+            # An end of this greenlet that is nobody's failure.
+            raise gevent.GreenletExit from None
 
     def _tell_seen(self, number: int, direction: str, seen: Seen) -> None:
         fields: dict[str, Any] = {"direction": direction, "type": seen.kind}
@@ -219,14 +226,6 @@ def _flag(name: str, value: Any) -> str:
         known = value in ResetCode.__members__.values()
         return f"code={value}" + (f"({ResetCode(value).name})" if known else "")
     return f"{name}={value!r}" if isinstance(value, str) and name in ("reason", "nonce") else f"{name}={value}"
-
-
-def _ignoring_errors(sock: GeventSocket, how: int) -> None:
-    try:
-        sock.shutdown(how)
-    except OSError:
-        # It has ended already.
-        pass
 
 
 def _codec(selected: str | None) -> ICodec | None:

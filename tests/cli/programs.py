@@ -123,7 +123,12 @@ class Program:
             self._stdin = self._end
         else:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                start_new_session=True,
             )
             assert self.process.stdout is not None
             assert self.process.stdin is not None
@@ -184,7 +189,8 @@ class Program:
     def close(self) -> None:
         """End it now."""
         if self.process.poll() is None:
-            self.process.kill()
+            # A shell has children.
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
         if self._terminal:
             os.close(self._end)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muxws_green import ConnectionLost, RemoteError, connect
+from muxws_green import ConnectionClosed, ConnectionLost, Reconnect, RemoteError, connect
 from muxws_green.codecs import MsgpackCodec
 from muxws_green.protocol.frames import Frame
 from muxws_green.testing import RawClient, RawConnection, RawServer
@@ -172,6 +172,22 @@ def test_an_end_on_one_side_is_one_on_the_other() -> None:
         client.expect("data")
         client.reset()
         until(lambda: served.peer.is_closed)
+
+
+def test_a_reader_of_the_output_that_goes_ends_it_quietly() -> None:
+    # Up to the first frame; `head` would keep them until it ends.
+    four_lines = '{ for _ in 1 2 3 4; do read -r line; echo "$line"; done; }'
+    shell = f'set -o pipefail; $MUXWS tap "$URL" --port 0 | {four_lines}'
+    with (
+        Served(act) as server,
+        Program(shell=shell, env={"URL": server.url}) as program,
+        connect(listening(program), reconnect=Reconnect(max_attempts=0)) as peer,
+    ):
+        with pytest.raises((ConnectionLost, ConnectionClosed)):
+            for _ in range(1000):
+                peer.request(1, timeout=20)
+        assert program.wait() == 0
+    assert len(program.out.splitlines()) == 4
 
 
 def test_a_place_that_is_taken() -> None:
