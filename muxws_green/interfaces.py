@@ -34,9 +34,7 @@ def contract(source: type[T]) -> type[T]:
     for name, annotation in source.__annotations__.items():
         members[name] = Attribute(name, str(annotation))
     for name, member in vars(source).items():
-        if name.startswith("_") and name != "__call__":
-            continue
-        if inspect.isfunction(member):
+        if not name.startswith("_") or name == "__call__":
             method = fromFunction(member, imlevel=1, name=name)
             method.setTaggedValue(SIGNATURE_TAG, inspect.signature(member))
             members[name] = method
