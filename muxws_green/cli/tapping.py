@@ -19,6 +19,7 @@ import gevent
 from gevent.event import Event
 from gevent.server import StreamServer
 from gevent.socket import socket as GeventSocket  # noqa: N812
+from gevent.ssl import SSLSocket
 from websockets.headers import build_authorization_basic
 
 from muxws_green.cli.failures import dial_failure, safe_url
@@ -147,7 +148,7 @@ class Tap:
                 data = source.recv(65_536)
                 if not data:
                     break
-            if isinstance(sink, ssl.SSLSocket):
+            if isinstance(sink, SSLSocket):
                 # It cannot be closed by halves.
                 return False
             sink.shutdown(socket.SHUT_WR)
