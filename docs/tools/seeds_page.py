@@ -4,7 +4,8 @@ The sentences are in `tests/seeds/sentences.toml`; the tests name them by `pytes
 
     python docs/tools/seeds_page.py                   writes the page
     python docs/tools/seeds_page.py --check           fails where it would be another, or a promise has no test
-    python docs/tools/seeds_page.py --ran report.xml  fails where a test on it did not run and pass in that pytest run
+    python docs/tools/seeds_page.py --ran report.xml  fails where a test on it did not run and pass in that pytest run,
+                                                      or those, where there are several reports
 """
 
 from __future__ import annotations
@@ -184,11 +185,11 @@ def _cell(text: str) -> str:
     return re.sub(r"([|<>*\\])", r"\\\1", text)
 
 
-def did_not_run(tests: Mapping[str, Mapping[str, list[str]]], report: Path) -> list[str]:
-    """The tests on the page that a JUnit report does not show as passed, in none of their variants."""
+def did_not_run(tests: Mapping[str, Mapping[str, list[str]]], *reports: Path) -> list[str]:
+    """The tests on the page that JUnit reports do not show as passed, in none of their variants."""
     passed: set[str] = set()
     failed: set[str] = set()
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
+    for case in (case for report in reports for case in ElementTree.parse(report).getroot().iter("testcase")):
         path = case.get("classname", "").replace(".", "/")
         test = f"{path}.py::{case.get('name', '').partition('[')[0]}"
         (
@@ -216,12 +217,12 @@ def documents_at_hand() -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--ran", type=Path, metavar="REPORT")
+    parser.add_argument("--ran", type=Path, nargs="+", metavar="REPORT")
     options = parser.parse_args(arguments)
     sentences = load_sentences()
     tests = assign(sentences, collect_marks(), documents_at_hand())
     if options.ran is not None:
-        missing = did_not_run(tests, options.ran)
+        missing = did_not_run(tests, *options.ran)
         if missing:
             print("on the page, and not passed in this run:", *missing, sep="\n  ", file=sys.stderr)
         return 1 if missing else 0
