@@ -323,6 +323,14 @@ def test_a_101_with_an_extension(value):
     assert "extension" in str(error)
 
 
+def test_a_101_that_has_to_be_looked_into_and_cannot():
+    """`websockets` reads no line that is as long as that."""
+    client = handshake()
+    unusual = "Connection: keep-alive, Upgrade"
+    error = ends_badly(client, answer_to(client, unusual, "X-Long: " + "x" * 9000, leave_out="Connection"))
+    assert "malformed" in str(error)
+
+
 def test_a_101_of_http_1_0():
     client = handshake()
     ends_badly(client, answer_to(client, status="HTTP/1.0 101 Switching Protocols"))
