@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gevent import getcurrent
-from greenlet import GreenletExit
+from greenlet import GreenletExit, greenlet
 
 from muxws_green.errors import MuxwsError, ResetCode, StreamReset
 from muxws_green.protocol.frames import ABSENT
 from muxws_green.protocol.states import LIVE, SENDING
-from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.options import default_error_serializer
+from muxws_green.runtime.workers import workers_of
 
 if TYPE_CHECKING:
     from muxws_green.interfaces import IErrorSerializer
@@ -45,8 +45,8 @@ class HandlerStopped(GreenletExit):
         self.cause = cause
 
 
-class HandlerRun(OwnGreenlet):
-    """One handler at work on one stream: its greenlet.
+class HandlerRun:
+    """One handler at work on one stream.
 
     Args:
         link: The connection.
@@ -55,52 +55,63 @@ class HandlerRun(OwnGreenlet):
         stop: Whether it may be stopped when the stream ends under it.
     """
 
+    __slots__ = ("__weakref__", "_handler", "_link", "_stop", "_stopped", "_stream", "greenlet")
+
     def __init__(self, link: Link, stream: Stream, handler: StreamHandler, stop: bool) -> None:
-        super().__init__(f"handler {link.id} stream {stream.id}", self._work)
         self._link = link
         self._stream = stream
         self._handler = handler
         self._stop = stop
-        self._over = False
+        self._stopped = False
+        #: Where it runs; None before that, and behind it.
+        self.greenlet: greenlet | None = None
+
+    @property
+    def name(self) -> str:
+        """Names its greenlet."""
+        return f"handler {self._link.id} stream {self._stream.id}"
 
     def start(self) -> None:
-        """Start the handler."""
+        """Have the handler started, soon."""
         self._link.core.handler_started(self._stream._live)
-        # It takes the opening payload, so what it waits for before it takes another one counts (DESIGN §5).
-        self._stream._inbox.taker = self
-        # Also told of a greenlet that was stopped before it started and so never ran.
-        self.rawlink(HandlerRun._ended)
-        super().start()
+        workers_of(self._link.home.hub).submit(self)
 
     def stop(self, error: StreamReset) -> None:
         """The stream has ended by `error`: stop the handler at its next wait, unless it ended the stream itself."""
-        if self._stop and getcurrent() is not self and not self.dead:
-            self.kill(HandlerStopped(error), block=False)
+        if not self._stop:
+            return
+        self._stopped = True
+        if self.greenlet is not None and self.greenlet is not getcurrent():
+            self._link.home.hub.loop.run_callback(self._throw, HandlerStopped(error))
+
+    def _throw(self, stopped: HandlerStopped) -> None:
+        """In the hub: its greenlet waits there, if it is still the handler's."""
+        if self.greenlet is not None:
+            self.greenlet.throw(stopped)
 
     def spare(self) -> None:
         """Let the handler run to its end, whatever becomes of its stream."""
         self._stop = False
 
-    def _ended(self) -> None:
-        """It works no more. At once where it ran: its answer may leave next, and the remote reuse its place."""
-        if self._over:
-            return
-        self._over = True
+    def run(self, in_greenlet: greenlet) -> None:
+        """Call the handler and answer for what comes of it; nothing where it was stopped before it began."""
+        self.greenlet = in_greenlet
         stream = self._stream
-        stream._handler = None
-        stream._inbox.forget_taker(self)
-        if stream._inbox.error is not None:
-            # Whoever keeps the stream by now, a log of the handler's error for one, will not read it.
-            stream._inbox.drop()
+        # It takes the opening payload, so what it waits for before it takes another one counts (DESIGN §5).
+        stream._inbox.taker = in_greenlet
         try:
-            if stream.state in SENDING:
-                # Somebody killed the greenlet before it ran, so that nobody has answered.
-                stream._end_by_reset(ResetCode.APPLICATION_ERROR, None, asked=False)
+            if not self._stopped:
+                self._work(stream)
         finally:
+            # At once: its answer may leave next, and the remote reuse its place.
+            self.greenlet = stream._handler = None
+            stream._inbox.forget_taker(in_greenlet)
+            if stream._inbox.error is not None:
+                # Whoever keeps the stream by now, a log of the handler's error for one, will not read it.
+                stream._inbox.drop()
             self._link.handler_ended(stream._live)
 
-    def _work(self) -> None:
-        stream = self._stream
+    def _work(self, stream: Stream) -> None:
         try:
             result = self._handler(stream.payload, stream)
             if result is not None:
@@ -112,8 +123,6 @@ class HandlerRun(OwnGreenlet):
             raise
         except BaseException as error:  # whatever a handler leaks is answered for on its own stream, and logged
             self._answer_for(error)
-        finally:
-            self._ended()
 
     def _check_result(self, result: Any) -> None:
         kind = type(result).__name__

@@ -288,6 +288,8 @@ class Link:
             except Violation as violation:
                 self._violated(violation)
                 continue
+            # Nothing of it is kept while the remote is silent.
+            del messages
             if intake.held_bytes > intake.soft_bytes:
                 intake.pause()
                 if heartbeat is not None:
@@ -534,7 +536,7 @@ class Link:
         """Do not stop the handler that closes the connection: as one that resets its stream, it wanted that."""
         for live in self.core.streams.values():
             run: HandlerRun | None = live.owner._handler
-            if run is not None and run is current:
+            if run is not None and run.greenlet is current:
                 run.spare()
 
     def _is_quiet(self) -> bool:
@@ -543,7 +545,7 @@ class Link:
             return False
         for live in self.core.streams.values():
             run = live.owner._handler
-            if run is None or run not in self._closers:
+            if run is None or run.greenlet not in self._closers:
                 return False
         return True
 

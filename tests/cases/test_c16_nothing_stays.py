@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.cases.green import SERVERS, ask_stream, green, heard, resident_bytes, until
+from tests.cases.green import SERVERS, ask_stream, green, heard, opening, resident_bytes, until
 from tests.hosts.client import ClientEnd, exchange, head
 from tests.hosts.process import serving
-from tests.transports.raw import close_frame
+from tests.transports.raw import TEXT, close_frame
 
 pytestmark = [pytest.mark.case("C16"), pytest.mark.slow]
 
@@ -25,7 +25,7 @@ def leave(end: ClientEnd, number: int, hanging: Any) -> None:
         end.sock.sendall(close_frame(1000, masked=True))
         end.rest()
     elif number % 3 == 1:
-        ask_stream(end, 3, hanging)
+        end.send(TEXT, opening(3, hanging, end=False))
     end.sock.close()
 
 

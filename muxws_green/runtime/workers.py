@@ -1,0 +1,142 @@
+"""The greenlets in which handlers run: one for each handler that waits, and one in turn for all that do not.
+
+To make a greenlet and to let it die takes longer than most of what is done for a call. So a greenlet whose job is over
+takes the next one of its hub, provided that nobody can tell it from a new one: the job has never waited, each job has a
+context of its own, and nobody refers to the greenlet: a `gevent.Timeout` that the job forgot, a kill that is under
+way, a greenlet-local value or a link would otherwise hit the next job. Any other greenlet ends with its job.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import Context
+from sys import getrefcount
+from typing import Protocol
+from weakref import getweakrefcount
+
+from gevent.hub import Hub
+from greenlet import greenlet
+
+from muxws_green.runtime.greenlets import CheapGreenlet
+from muxws_green.runtime.home import disown_in_children
+
+#: Jobs that are begun before everybody else has a turn.
+JOBS_A_TURN = 64
+
+_ATTRIBUTE = "_muxws_green_workers"
+
+
+class Job(Protocol):
+    """Something to be done in a greenlet."""
+
+    @property
+    def name(self) -> str:
+        """Names the greenlet meanwhile."""
+
+    def run(self, in_greenlet: greenlet) -> None:
+        """Do it."""
+
+
+class Worker(CheapGreenlet):
+    """One greenlet of `Workers`."""
+
+    def __init__(self, workers: Workers) -> None:
+        super().__init__(self._take_jobs)
+        self._workers = workers
+        self._job: Job | None = None
+
+    @property
+    def name(self) -> str:
+        """That of its job."""
+        return "between handlers" if self._job is None else self._job.name
+
+    def _take_jobs(self) -> None:
+        workers = self._workers
+        while True:
+            job = workers.next_job(self)
+            if job is None:
+                if not workers.rest(self):
+                    return
+                continue
+            self._job = job
+            attributes, holders, watchers = len(self.__dict__), getrefcount(self), getweakrefcount(self)
+            Context().run(job.run, self)
+            self._job = job = None
+            # Whoever refers to it now and did not before is somebody whom the job has told. A greenlet that has waited
+            # is given no other job in any case: those who let it go on refer to it too, so that counting says nothing.
+            if (
+                len(self.__dict__) != attributes
+                or getrefcount(self) != holders
+                or getweakrefcount(self) != watchers
+                or self.has_links()
+            ):
+                return
+
+
+class Workers:
+    """Those of one hub.
+
+    Args:
+        hub: The hub.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._jobs: deque[Job] = deque()
+        self._called = False
+        self._budget = 0
+        self._resting: Worker | None = None
+        #: The one that has been given its turn and has not waited since.
+        self.active: Worker | None = None
+        disown_in_children(self)
+
+    def submit(self, job: Job) -> None:
+        """Have a job done, soon. Never switches."""
+        self._jobs.append(job)
+        if not self._called:
+            self._called = True
+            self._hub.loop.run_callback(self._work)
+
+    def _work(self) -> None:
+        """In the hub: begin with the jobs there are. A greenlet that waits comes back here, and another goes on."""
+        self._budget = JOBS_A_TURN
+        try:
+            while self._jobs and self._budget:
+                resting, self._resting = self._resting, None
+                self.active = Worker(self) if resting is None or resting.dead else resting
+                del resting
+                self.active.switch()
+                self.active = None
+        finally:
+            self._called = bool(self._jobs)
+            if self._called:
+                self._hub.loop.run_callback(self._work)
+
+    def next_job(self, worker: Worker) -> Job | None:
+        """The next job for a worker; None where it is to rest, or to end."""
+        if self.active is not worker or not self._jobs or not self._budget:
+            return None
+        self._budget -= 1
+        return self._jobs.popleft()
+
+    def rest(self, worker: Worker) -> bool:
+        """Wait for the next jobs. False where that is not worth while: another one rests, or the worker has waited."""
+        if self.active is not worker or self._resting is not None:
+            return False
+        self._resting = worker
+        self._hub.switch()
+        return True
+
+    def disown(self) -> None:
+        """In a forked child: the jobs are the parent's."""
+        self._jobs.clear()
+        disown_in_children(self)
+
+
+def workers_of(hub: Hub) -> Workers:
+    """The workers of a hub, which keeps them."""
+    workers: Workers | None = getattr(hub, _ATTRIBUTE, None)
+    if workers is None:
+        workers = Workers(hub)
+        setattr(hub, _ATTRIBUTE, workers)
+    return workers
