@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from muxws_green.interfaces import IEnvelopeCodec
 from muxws_green.protocol.frames import FRAME_TYPES, Frame, from_mapping
 from muxws_green.runtime.checks import checked_metadata
 from muxws_green.runtime.guard import guarded
@@ -78,6 +79,16 @@ class Hooks:
         if frame_logger.isEnabledFor(logging.DEBUG):
             line = frame_line(connection_id, direction, frame, byte_length)
             guarded(lambda: frame_logger.debug(line), "muxws conn=%s a log handler raised", connection_id)
+
+    def sent(self, connection_id: str, batch: list[bytes], envelopes: IEnvelopeCodec, binary: bool) -> None:
+        """Show what is about to be written, decoded as the remote will see it."""
+
+        def show() -> None:
+            for message in batch:
+                envelope = envelopes.unwrap(message if binary else message.decode("utf-8", "surrogatepass"))
+                self.frame(connection_id, "tx", envelope, len(message))
+
+        guarded(show, "muxws conn=%s frames could not be shown", connection_id)
 
     def open_headers(self, headers: Mapping[str, Any] | None, payload: Any) -> dict[str, Any] | None:
         """The headers of an `open` as the interceptors leave them; None where there are none."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import gevent
@@ -21,12 +20,11 @@ from muxws_green.codecs.envelopes import envelopes_of
 from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode
 from muxws_green.interfaces import ITransport
 from muxws_green.protocol.connection import Connection, Violation
-from muxws_green.protocol.frames import clip_utf8
 from muxws_green.protocol.lanes import BATCH_BYTES
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.greenlets import OwnGreenlet
-from muxws_green.runtime.guard import forget_frames, guarded
-from muxws_green.runtime.handlers import HandlerRun, StreamHandler
+from muxws_green.runtime.guard import forget_frames
+from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
 from muxws_green.runtime.home import Home, disown_in_children
 from muxws_green.runtime.hooks import Hooks
@@ -34,19 +32,13 @@ from muxws_green.runtime.inbound import Inbound
 from muxws_green.runtime.inbox import Intake
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.outlet import Outlet
+from muxws_green.runtime.parting import Parting
 from muxws_green.runtime.pings import Pings
 from muxws_green.runtime.stats import LinkStats
 from muxws_green.runtime.stream import Stream
 from muxws_green.runtime.waiting import Doorbell, Parking, WaitList
 
 logger = logging.getLogger("muxws.peer")
-
-#: Seconds that the goaway of a violation has to leave, and that the remote has to answer a close frame.
-PARTING_SECONDS = 1.0
-#: Seconds that streams may take to finish on a connection that has used up its ids.
-RETIRING_SECONDS = 10.0
-#: Bytes of UTF-8 in the reason of a close frame (RFC 6455 §5.5).
-MAX_CLOSE_REASON_BYTES = 123
 
 
 class Owner(Protocol):
@@ -77,14 +69,9 @@ class Link:
 
     __slots__ = (
         "__weakref__",
-        "_closers",
         "_failing",
-        "_farewell",
-        "_farewell_sent",
         "_nudged",
         "_over",
-        "_parting",
-        "_quiet",
         "_reader",
         "_served_in",
         "_serving",
@@ -104,6 +91,7 @@ class Link:
         "outlet",
         "owner",
         "parking",
+        "parting",
         "pings",
         "stats",
         "transport",
@@ -148,14 +136,9 @@ class Link:
         self._serving = False
         self._writer: OwnGreenlet | None = None
         self._work = Doorbell(home.hub)
-        self._quiet = WaitList(self.parking)
         self._over = WaitList(self.parking)
         self._nudged = False
-        self._farewell: tuple[int, str] | None = None
-        self._farewell_sent = False
-        self._parting: ConnectionClosed | None = None
-        #: The greenlets that are inside `close`.
-        self._closers: tuple[greenlet, ...] = ()
+        self.parting = Parting(self)
         self._failing = False
         self.heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
         self.parking.on_park = self.start_reading
@@ -194,7 +177,7 @@ class Link:
             return
         self._serving = True
         self.parking.on_park = None
-        self._reader = self._begin("reader", self._read)
+        self._reader = self.begin("reader", self._read)
         self._start_heartbeat()
 
     def serve(self) -> None:
@@ -233,7 +216,7 @@ class Link:
         else:
             self.home.run_here(call)
 
-    def _begin(self, job: str, run: Callable[..., None], *arguments: Any) -> OwnGreenlet:
+    def begin(self, job: str, run: Callable[..., None], *arguments: Any) -> OwnGreenlet:
         """Start one of the connection's greenlets."""
         own = OwnGreenlet(f"{job} {self.id}", run, *arguments)
         own.rawlink(self.left)
@@ -242,13 +225,13 @@ class Link:
 
     def left(self, own: OwnGreenlet) -> None:
         """One of the connection's greenlets has ended. One that was killed before it ran had no chance to say so."""
-        if self.is_alive and self._parting is None:
+        if self.is_alive and self.parting.cause is None:
             self.crashed(own.name.partition(" ")[0], GreenletExit("killed before it ran"))
 
-    def wait_until_over(self) -> None:
-        """Wait until the socket is gone."""
-        while self.cause is None:
-            self._over.wait()
+    def wait_until_over(self, until: float | None = None) -> None:
+        """Wait until the socket is gone, or for the clock's time `until`."""
+        while self.cause is None and self._over.wait(until):
+            del messages
 
     def _start_heartbeat(self) -> None:
         if self.heartbeat is not None:
@@ -314,7 +297,12 @@ class Link:
         if self._work.resting:
             self._work.ring()
         elif self._writer is None and self.cause is None:
-            self._writer = self._begin("writer", self._write)
+            self._writer = self.begin("writer", self._write)
+
+    @property
+    def writer_rests(self) -> bool:
+        """Whether the writer has written all there was."""
+        return self._work.resting
 
     def _nudge(self) -> None:
         """The transport has something of its own to write."""
@@ -334,14 +322,14 @@ class Link:
 
     def _write_on(self) -> None:
         transport, core, outlet, stats = self.transport, self.core, self.outlet, self.stats
-        binary, heartbeat = self.codec.binary, self.heartbeat
+        binary, heartbeat, parting = self.codec.binary, self.heartbeat, self.parting
         yielded_at = transport.sent_bytes
         while self.cause is None:
             batch = core.take_batch()
             if batch or self._nudged:
                 self._nudged = False
                 if batch and self.hooks.watching:
-                    guarded(partial(self._show_sent, batch), "muxws conn=%s frames could not be shown", self.id)
+                    self.hooks.sent(self.id, batch, core.envelopes, binary)
                 transport.send(batch, binary)
                 stats.frames_sent += len(batch)
                 if heartbeat is not None and batch:
@@ -351,12 +339,10 @@ class Link:
                     # A remote that reads as fast as this writes would leave no turn to anybody else.
                     yielded_at = transport.sent_bytes
                     gevent.sleep(0)
-            elif self._farewell is not None and not self._farewell_sent:
-                self._farewell_sent = True
-                transport.close(*self._farewell)
-                self._quiet.wake()
+            elif parting.farewell_due:
+                parting.say_farewell(transport)
             else:
-                self._quiet.wake()
+                parting.progress.wake()
                 self._work.rest()
 
     def crashed(self, who: str, error: BaseException, *, tell: bool = True) -> None:
@@ -377,13 +363,6 @@ class Link:
     def _show_received(self, envelope: Mapping[str, Any], size: int) -> None:
         self.hooks.frame(self.id, "rx", envelope, size)
 
-    def _show_sent(self, batch: list[bytes]) -> None:
-        """Show frames as the remote will see them, decoded from what is about to be written."""
-        unwrap = self.core.envelopes.unwrap
-        for message in batch:
-            envelope = unwrap(message if self.codec.binary else message.decode("utf-8", "surrogatepass"))
-            self.hooks.frame(self.id, "tx", envelope, len(message))
-
     # Opening
 
     def open(
@@ -403,10 +382,6 @@ class Link:
         self.wake_writer()
         return stream
 
-    def retire(self) -> None:
-        """The last stream id has been taken: say goaway, let the streams finish, close."""
-        self._begin("retiring", self.close, ResetCode.NO_ERROR, "all stream ids are used up", RETIRING_SECONDS, 1000)
-
     # Ending
 
     def terminate(self, cause: ConnectionClosed, abort_code: int | None = None) -> None:
@@ -418,7 +393,7 @@ class Link:
         """
         if self.cause is not None:
             return
-        self.cause = cause = self._parting or cause
+        self.cause = cause = self.parting.cause or cause
         forget_frames(cause)
         self._failing = True
         self._fail_streams(cause)
@@ -433,7 +408,7 @@ class Link:
         except Exception as error:  # a transport of somebody else's must not keep the rest from ending
             failure = error
         self._work.ring()
-        self._quiet.wake()
+        self.parting.progress.wake()
         self._over.wake()
         self._watch.cancel()
         self.owner._link_ended(self)
@@ -470,89 +445,15 @@ class Link:
         if not self.is_alive:
             return
         self._failing = True
-        self._parting = self._parting or cause
         self._fail_streams(cause)
         self.pings.fail(cause)
         self.outlet.close()
         self.intake.close()
-        self.core.goaway(ResetCode.PROTOCOL_ERROR, reason)
-        self._farewell = (code, clip_utf8(reason, MAX_CLOSE_REASON_BYTES))
-        self.wake_writer()
-        parting = self._begin("parting", self._part, cause)
-        # Whoever kills it ends the wait for the remote, not more.
-        parting.rawlink(lambda _: self.terminate(cause, abort_code=code))
-
-    def _part(self, cause: ConnectionClosed) -> None:
-        """Give the farewell a second to leave and the remote another to answer, then end."""
-        until = self.clock.now() + PARTING_SECONDS
-        while not self._farewell_sent and self.cause is None and self._quiet.wait(until):
-            pass
-        if self._farewell_sent:
-            self._wait_over(self.clock.now() + PARTING_SECONDS)
-        self.terminate(cause, abort_code=self._farewell[0] if self._farewell else None)
-
-    def _wait_over(self, until: float) -> None:
-        while self.cause is None and self._over.wait(until):
-            pass
-
-    def close(self, code: int, reason: str | None, drain: float, close_code: int) -> None:
-        """Goaway, wait for live streams and queued frames, close frame, and the remote's answer to it.
-
-        Args:
-            code: The goaway's.
-            reason: The goaway's and the close frame's.
-            drain: Seconds for the streams and frames.
-            close_code: The close frame's.
-        """
-        current = getcurrent()
-        self._spare_handler(current)
-        self._closers += (current,)
-        text = reason or ""
-        cause = ConnectionClosed(text or "closed here", code=close_code, reason=text, was_clean=close_code == 1000)
-        try:
-            if self.is_alive:
-                until = self.clock.now() + drain
-                self.core.goaway(code, reason)
-                self.start_reading()
-                self.wake_writer()
-                while self.is_alive and not self._is_quiet() and self._quiet.wait(until):
-                    pass
-            if not self.is_alive:
-                self._wait_over(self.clock.now() + 2 * PARTING_SECONDS)
-                return
-            self._parting = self._parting or cause
-            self._farewell = self._farewell or (close_code, clip_utf8(text, MAX_CLOSE_REASON_BYTES))
-            self.wake_writer()
-            self._part(self._parting)
-        except BaseException:
-            if self._closers == (current,):
-                # A kill, or the caller's own Timeout: nobody else sees this through, and half closed it must not stay.
-                self.terminate(cause, abort_code=close_code)
-            raise
-        finally:
-            self._closers = tuple(closer for closer in self._closers if closer is not current)
-
-    def _spare_handler(self, current: greenlet) -> None:
-        """Do not stop the handler that closes the connection: as one that resets its stream, it wanted that."""
-        for live in self.core.streams.values():
-            run: HandlerRun | None = live.owner._handler
-            if run is not None and run.greenlet is current:
-                run.spare()
-
-    def _is_quiet(self) -> bool:
-        """Whether nothing is left to be waited for, but for streams whose handler waits for this itself."""
-        if self.core.lanes or not self._work.resting:
-            return False
-        for live in self.core.streams.values():
-            run = live.owner._handler
-            if run is None or run.greenlet not in self._closers:
-                return False
-        return True
+        self.parting.begin_for_fault(cause, code, reason)
 
     def stream_closed(self, live: LiveStream) -> None:
         """A stream has closed: a drain or a sender may have waited for that."""
-        if self._quiet:
-            self._quiet.wake()
+        self.parting.progress.wake()
         self.outlet.stream_closed(live)
 
     def handler_ended(self, live: LiveStream) -> None:

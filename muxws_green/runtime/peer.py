@@ -200,7 +200,7 @@ class Peer(Registrations):
             raise self._lost()
         stream = link.open(encoded, payload, headers, end)
         if core.ids_used_up:
-            link.retire()
+            link.parting.retire()
         return stream
 
     def _usable_link(self) -> Link:
@@ -350,7 +350,7 @@ class Peer(Registrations):
     def _close_link(self, ws_code: int, reason: str | None, drain: float, code: int) -> None:
         link = self._link
         if link is not None:
-            link.close(code, reason, drain if self._established else 0.0, ws_code)
+            link.parting.close(code, reason, drain if self._established else 0.0, ws_code)
         self._report_close(CloseReason(ws_code, reason or "", ws_code == 1000, False))
 
     def _abandon(self) -> None:

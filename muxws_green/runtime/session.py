@@ -60,6 +60,6 @@ class Session:
         link.home.check()
         seconds = checked_seconds("drain", drain) or 0.0
         if link.runs_in(getcurrent()):
-            OwnGreenlet(f"closer {link.id}", link.close, ResetCode.NO_ERROR, None, seconds, 1000).start()
+            OwnGreenlet(f"closer {link.id}", link.parting.close, ResetCode.NO_ERROR, None, seconds, 1000).start()
         else:
-            link.close(ResetCode.NO_ERROR, None, seconds, 1000)
+            link.parting.close(ResetCode.NO_ERROR, None, seconds, 1000)

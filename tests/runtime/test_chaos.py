@@ -14,7 +14,7 @@ from typing import Any
 import gevent
 import pytest
 
-from muxws_green import ConnectionClosed, ConnectionLost, MuxwsError
+from muxws_green import ConnectionClosed, ConnectionLost, MuxwsError, Stream
 from muxws_green.testing import settle
 from tests.runtime.ends import PATIENCE, Ends
 
@@ -174,8 +174,8 @@ class Chaos:
         assert [own for own in self.running if not own.dead] == []
         self.running.clear()
         for peer in self.peers:
-            for stream in peer.streams.values():
-                stream.cancel()
+            # Without a variable, which would keep the last one and what it holds.
+            list(map(Stream.cancel, peer.streams.values()))
         self.clock.advance(1.0)
         gc.collect()
         settle()

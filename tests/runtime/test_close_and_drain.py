@@ -17,8 +17,8 @@ from muxws_green import (
     StreamRefused,
     StreamState,
 )
-from muxws_green.runtime.link import PARTING_SECONDS
 from muxws_green.runtime.options import Options
+from muxws_green.runtime.parting import PARTING_SECONDS
 from muxws_green.runtime.peer import Peer
 from muxws_green.testing import settle
 from muxws_green.transports.memory import memory_pair

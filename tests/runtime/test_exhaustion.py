@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muxws_green import ConnectionGoingAway, JsonCodec
-from muxws_green.runtime.link import RETIRING_SECONDS
 from muxws_green.runtime.options import Options
+from muxws_green.runtime.parting import RETIRING_SECONDS
 from muxws_green.testing import settle
 from tests.runtime.ends import PATIENCE, Gate, MemoryDialer, dialled, echo, outcome
 
