@@ -282,6 +282,21 @@ def test_a_handler_that_still_runs_counts_until_it_ends(make: Callable[..., End]
     assert end.accept(3).state is StreamState.OPEN
 
 
+def test_what_handlers_at_work_have_been_given_is_bounded_together(make: Callable[..., End], monkeypatch):
+    monkeypatch.setattr("muxws_green.protocol.connection.HANDED_BYTES", 0)
+    end = make(max_payload=1_000)
+    big = "x" * 800
+    lives = [end.accept(ordinal, big) for ordinal in (1, 2)]
+    for live in lives:
+        end.core.handler_started(live)
+    end.hear("open", end.theirs(3), payload=big)
+    assert [(frame.stream, frame.code) for frame in end.sent()] == [(end.theirs(3), ResetCode.REFUSED)]
+    assert end.accept(4).state is StreamState.OPEN
+    end.core.reset(lives[0], ResetCode.CANCELLED, None, asked=True)
+    end.core.handler_ended(lives[0])
+    assert end.accept(5, big).state is StreamState.OPEN
+
+
 def test_a_handler_that_ends_before_its_stream_leaves_the_count_to_the_stream(make: Callable[..., End]):
     end = make(limit=1)
     live = end.accept(1)

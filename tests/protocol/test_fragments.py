@@ -254,6 +254,11 @@ def test_split_frame_refuses():
         split_frame(Frame("open", 1, headers={"h": "x" * 300}), 100, JSON)
 
 
+def test_split_frame_refuses_a_cap_that_is_shorter_than_a_character():
+    with pytest.raises(ProtocolError, match="cap of 4 "):
+        split_frame(Frame("data", 1, payload="😀" * 10), 4, JSON)
+
+
 def test_split_frame_leaves_what_fits_alone():
     frame = Frame("data", 1, payload="x" * 300)
     assert split_frame(frame, codec=JSON)[0] is frame
@@ -292,6 +297,15 @@ def test_assembler_counts_and_joins_text():
     assert assembler.join() == "aé😀"
     assert not assembler.in_progress
     assert assembler.byte_length == 0
+
+
+def test_assembler_joins_long_and_short_pieces_in_their_order():
+    pieces = [b"a", b"b", b"c" * 100_000, b"d", b"e" * 100_000, b"f" * 100_000]
+    assembler = Assembler()
+    for piece in pieces:
+        assembler.add(piece)
+    assert assembler.byte_length == 300_003
+    assert assembler.join() == b"".join(pieces)
 
 
 def test_assembler_joins_bytes():

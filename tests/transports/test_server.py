@@ -116,6 +116,18 @@ def test_half_a_head_is_not_waited_for_while_others_are_served(site):
     assert here.log.getvalue().count("\n") == 1
 
 
+@pytest.mark.parametrize("lines", [b"A: 1\r\n" * 500, (b"A: " + b"x" * 8_000 + b"\r\n") * 50])
+def test_a_head_is_bounded(site, lines):
+    here = site()
+    sock = here.connect()
+    answer = exchange(sock, GET[:-2] + lines + b"\r\n")
+    assert 400 <= answer.status < 500
+    with contextlib.suppress(ConnectionResetError):
+        answer.end.rest()
+    assert here.get().status == 200
+    assert "Traceback" not in here.errors.getvalue()
+
+
 @pytest.mark.parametrize("part", [b"", b"GET", b"GET / HTTP/1.1\r\n", GET[:-2]])
 def test_wherever_the_head_stops(site, part):
     here = site(head_timeout=0.05)

@@ -323,6 +323,14 @@ def test_a_101_with_an_extension(value):
     assert "extension" in str(error)
 
 
+@pytest.mark.parametrize("line", ["Connection: keep-alive, Upgrade", "connection: upgrade,,"])
+def test_a_good_101_may_look_unusual(line):
+    client = handshake()
+    answer = client.feed(answer_to(client, line, leave_out="Connection"))
+    assert answer is not None
+    assert (answer.status, answer.subprotocol) == (101, "muxws.v1.json")
+
+
 def test_a_101_that_has_to_be_looked_into_and_cannot():
     """`websockets` reads no line that is as long as that."""
     client = handshake()
