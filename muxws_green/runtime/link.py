@@ -231,7 +231,7 @@ class Link:
     def wait_until_over(self, until: float | None = None) -> None:
         """Wait until the socket is gone, or for the clock's time `until`."""
         while self.cause is None and self._over.wait(until):
-            del messages
+            pass
 
     def _start_heartbeat(self) -> None:
         if self.heartbeat is not None:
