@@ -16,6 +16,7 @@ from muxws_green.runtime.link import Link
 from muxws_green.runtime.stream import Stream
 from muxws_green.testing import settle
 from muxws_green.transports.socket import SocketTransport
+from tests.alive import alive
 from tests.serving import KINDS, PATIENCE, Served, client, until
 from tests.transports.raw import client_context
 
@@ -26,7 +27,7 @@ def living() -> Counter[str]:
     """How many objects of each kind there are that a connection or a stream may leave behind."""
     settle()
     gc.collect()
-    return Counter(type(each).__name__ for each in gc.get_objects() if isinstance(each, OURS))
+    return Counter(type(each).__name__ for each in alive(*OURS))
 
 
 def descriptors() -> int:

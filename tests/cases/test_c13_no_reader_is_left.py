@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import gevent
 import pytest
 
 from muxws_green import ConnectionLost, Peer, Reconnect, connect
+from tests.alive import alive
 from tests.cases.green import SERVERS, green, until
 from tests.transports.raw import PATIENCE
 
@@ -23,9 +23,8 @@ def own_greenlets() -> list[str]:
     """Those of the library that have not ended."""
     return [
         each.name
-        for each in gc.get_objects()
-        if isinstance(each, gevent.Greenlet)
-        and not each.dead
+        for each in alive(gevent.Greenlet)
+        if not each.dead
         and each.name.startswith(("reader ", "writer ", "heartbeat ", "handler ", "parting ", "callbacks "))
     ]
 

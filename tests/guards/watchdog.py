@@ -8,7 +8,6 @@ failure, the dump goes to the terminal and the process exits: nothing else would
 from __future__ import annotations
 
 import faulthandler
-import gc
 import os
 import sys
 import threading
@@ -19,6 +18,8 @@ from types import FrameType
 import gevent
 import greenlet
 import pytest
+
+from tests.alive import alive
 
 #: What the process exits with when a hanging test could not be ended in any other way.
 EXIT_HUNG = 70
@@ -47,11 +48,7 @@ def run_info() -> str:
         if ident != threading.get_ident()
     ]
     # A greenlet that runs has no frame of its own: it is where its thread is.
-    parts += [
-        _stack(repr(found), found.gr_frame)
-        for found in gc.get_objects()
-        if isinstance(found, greenlet.greenlet) and found.gr_frame is not None
-    ]
+    parts += [_stack(repr(found), found.gr_frame) for found in alive(greenlet.greenlet) if found.gr_frame is not None]
     return "\n".join(parts)
 
 

@@ -31,6 +31,7 @@ from muxws_green.runtime.stream import Stream
 from muxws_green.testing import peer_pair, settle
 from muxws_green.transports.memory import MemoryTransport
 from muxws_green.transports.socket import SocketTransport
+from tests.alive import alive
 from tests.guards.leaks import JOBS
 from tests.runtime.ends import PATIENCE, Gate, MemoryDialer, dialled, echo, outcome
 
@@ -40,7 +41,7 @@ KINDS = (Peer, Link, Stream, MemoryTransport, SocketTransport)
 def living() -> list[object]:
     """Everything of a connection that is in memory."""
     gc.collect()
-    return [found for found in gc.get_objects() if isinstance(found, KINDS)]
+    return alive(*KINDS)
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +67,7 @@ def running():
 def our_greenlets() -> set[str]:
     """The names of those that have not ended."""
     jobs = (*JOBS, "parting ", "closer ", "retiring ")
-    return {
-        found.name
-        for found in gc.get_objects()
-        if isinstance(found, gevent.Greenlet) and not found.dead and found.name.startswith(jobs)
-    }
+    return {found.name for found in alive(gevent.Greenlet) if not found.dead and found.name.startswith(jobs)}
 
 
 def use(near: Peer, far: Peer) -> None:

@@ -16,6 +16,7 @@ from gevent.event import Event
 
 from muxws_green.runtime import roster
 from muxws_green.runtime.home import Home
+from tests.alive import alive
 
 
 class Leaver:
@@ -166,7 +167,7 @@ def test_one_in_a_thread_that_is_blocked_is_counted_and_not_waited_for(monkeypat
         assert ready.wait(5)
         assert roster.drain(made, 0.0) == 1
         # Whoever waited for it does not do so for ever either.
-        late = [each for each in gc.get_objects() if isinstance(each, gevent.Greenlet) and each.name == "drain slow"]
+        late = [each for each in alive(gevent.Greenlet) if each.name == "drain slow"]
         assert gevent.joinall(late, timeout=5) == late
         assert not made[0].is_closed
     finally:

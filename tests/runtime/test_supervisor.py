@@ -17,18 +17,13 @@ from muxws_green import (
 )
 from muxws_green.runtime.supervisor import SupervisorState
 from muxws_green.transports.dialer import Dialer
+from tests.alive import alive
 from tests.seeds.phases import PHASES, Phase
 from tests.seeds.scripted import Wire, drops_hello, never_acknowledges, outcome, polite, resets_hello
 
 
 def supervisor_greenlets() -> list[gevent.Greenlet]:
-    import gc
-
-    return [
-        found
-        for found in gc.get_objects()
-        if isinstance(found, gevent.Greenlet) and not found.dead and found.name.startswith("supervisor ")
-    ]
+    return [found for found in alive(gevent.Greenlet) if not found.dead and found.name.startswith("supervisor ")]
 
 
 # The first dial

@@ -43,7 +43,7 @@ def figures() -> Figures:
         kind = type(each)
         if kind in found:
             found[kind] += 1
-        elif isinstance(each, gevent.Greenlet) and not each.dead:
+        elif issubclass(kind, gevent.Greenlet) and not each.dead:
             greenlets += 1
     return Figures(
         rss_kib=resident_kib(),
