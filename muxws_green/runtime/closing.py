@@ -47,7 +47,7 @@ class Callbacks:
 
     def __init__(self, of: Named) -> None:
         self._of = of
-        self._pending: list[Callable[[], object]] = []
+        self._pending: tuple[Callable[[], object], ...] = ()
         self._greenlet: OwnGreenlet | None = None
 
     @property
@@ -57,7 +57,7 @@ class Callbacks:
 
     def add(self, callback: Callable[[], object]) -> None:
         """Run `callback` after those before it. Never switches."""
-        self._pending.append(callback)
+        self._pending += (callback,)
         if self._greenlet is None:
             self._start()
 
@@ -69,7 +69,8 @@ class Callbacks:
 
     def _run(self) -> None:
         while self._pending:
-            callback = self._pending.pop(0)
+            callback, *others = self._pending
+            self._pending = tuple(others)
             guarded(callback, "muxws: the callback %r raised", callback)
 
     def _ended(self, _greenlet: object) -> None:

@@ -43,7 +43,7 @@ class Hooks:
         self._open: dict[object, OpenInterceptor] = {}
         self._reply: dict[object, ReplyHeadersInterceptor] = {}
         self._incoming: dict[object, IncomingHeadersInterceptor] = {}
-        self._discards: frozenset[int] = frozenset()
+        self._discards: tuple[int, ...] = ()
 
     def on_frame(self, hook: FrameHook) -> None:
         """Call `hook(direction, frame, byte_length)` for every frame."""
@@ -134,7 +134,7 @@ class Hooks:
         except TypeError:
             # It can be neither hashed nor referred to weakly, so it is told of once for this peer.
             told = id(handler) in self._discards
-            self._discards |= {id(handler)}
+            self._discards += (id(handler),)
         if not told:
             logger.warning(
                 "muxws: the on_stream handler %r returned a %s, which is discarded; answer with stream.reply()",

@@ -68,7 +68,8 @@ class Peer(Registrations):
         self._forgetting: dict[Callable[[Peer], object], None] = {}
         self._supervisor: Supervisor | None = None
         self._finish: Callable[[], Any] = list
-        self._past = LinkStats()
+        #: What sockets have counted that are gone; None before there was one.
+        self._past: LinkStats | None = None
 
     def __repr__(self) -> str:
         role = "dialer" if self._dialer else "acceptor"
@@ -110,7 +111,8 @@ class Peer(Registrations):
     def stats(self) -> Stats:
         """The figures of this moment."""
         link, counts = self._link, LinkStats()
-        counts.add(self._past)
+        if self._past is not None:
+            counts.add(self._past)
         if link is not None:
             counts.add(link.counts())
         return Stats(
@@ -422,7 +424,10 @@ class Peer(Registrations):
     def _link_ended(self, link: Link) -> None:
         """From within `Link.terminate`: never switches."""
         self._established = False
-        self._past.add(link.counts())
+        counts = link.counts()
+        if self._past is not None:
+            counts.add(self._past)
+        self._past = counts
         self._link = None
         cause = link.cause
         assert cause is not None

@@ -37,6 +37,14 @@ class Parking:
         self.on_park: Callable[[], None] | None = None
 
 
+class _ExpiringWaiter(Waiter):  # type: ignore[type-arg]  # at run time it takes no argument
+    """One whose wait a timer may end. A closure for that would be three objects for each connection that is idle."""
+
+    def expire(self) -> None:
+        """The time has come."""
+        self.switch(False)
+
+
 class WaitList:
     """The greenlets that wait for one thing, oldest first.
 
@@ -76,7 +84,8 @@ class WaitList:
         current = getcurrent()
         if current is hub or get_hub() is not hub:
             raise _misplaced(current is hub)
-        waiter: Waiter[bool] = Waiter(hub)
+        expiring = None if until is None or until == math.inf else _ExpiringWaiter(hub)
+        waiter: Waiter[bool] = expiring or Waiter(hub)
         if self.waiters is None:
             self.waiters = {waiter: about}
         else:
@@ -88,9 +97,9 @@ class WaitList:
                 those[current] = None
                 if parking.on_park is not None:
                     parking.on_park()
-            if until is not None and until != math.inf:
+            if expiring is not None and until is not None:
                 delay = until - parking.clock.now()
-                timer = parking.clock.call_later(delay if delay > 0 else 0.0, lambda: waiter.switch(False))
+                timer = parking.clock.call_later(delay if delay > 0 else 0.0, expiring.expire)
             return waiter.get()
         finally:
             if timer is not None:
@@ -141,10 +150,10 @@ class Doorbell:
         hub: The hub of the greenlet.
     """
 
-    __slots__ = ("_run_callback", "_waiter", "resting")
+    __slots__ = ("_hub", "_waiter", "resting")
 
     def __init__(self, hub: Hub) -> None:
-        self._run_callback = hub.loop.run_callback
+        self._hub = hub
         self._waiter: Waiter[None] = Waiter(hub)
         #: Whether the greenlet rests here, and nobody has rung.
         self.resting = False
@@ -161,7 +170,7 @@ class Doorbell:
         """Let the greenlet run in the hub's next turn, if it rests."""
         if self.resting:
             self.resting = False
-            self._run_callback(self._waiter.switch, None)
+            self._hub.loop.run_callback(self._waiter.switch, None)
 
 
 def _misplaced(in_hub: bool) -> RuntimeError:

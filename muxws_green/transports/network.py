@@ -20,6 +20,9 @@ from muxws_green.transports.deadline import Deadline
 _UNIX_RETRY_SECONDS = 0.05
 
 
+_getaddrinfo = get_original("socket", "getaddrinfo")
+
+
 class _Address(NamedTuple):
     family: int
     kind: int
@@ -93,7 +96,7 @@ def _resolve(host: str, port: int) -> list[_Address]:
     # busy with somebody's slow name.
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     try:
-        found = get_original("socket", "getaddrinfo")(host, port, 0, socket.SOCK_STREAM, 0, flags)
+        found = _getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, flags)
     except socket.gaierror:
         try:
             found = gevent_socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)

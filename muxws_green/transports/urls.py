@@ -22,6 +22,8 @@ from muxws_green.websocket import WsUri, parse_ws_uri
 #: What fits into the kernel's `sun_path` beside the terminating zero.
 _MAX_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 
+#: Names that need no closer look, which takes as long as all the rest.
+_is_plain_name = re.compile(r"[0-9a-z-]{1,63}(?:\.[0-9a-z-]{1,63})*").fullmatch
 #: `urlsplit` removes some of these in silence, so that another file would be opened than the one that was named.
 _control_character = re.compile(r"[\x00-\x1f\x7f]").search
 
@@ -82,7 +84,8 @@ def parse_url(url: str) -> Target:
         )
     parsed = parse_ws_uri(url)
     try:
-        parsed.host.encode("idna")
+        if not _is_plain_name(parsed.host):
+            parsed.host.encode("idna")
     except UnicodeError:
         # Not chained: the cause says no more, and the resolver would raise it as something that is no OSError.
         raise TransportUrlError(f"{parsed.host[:80]!r} cannot be the name of a host") from None

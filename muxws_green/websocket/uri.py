@@ -53,7 +53,7 @@ def parse_ws_uri(uri: str) -> WsUri:
     fault = ""
     try:
         parsed = parse_uri(uri)
-        if urlsplit(uri).port == 0:
+        if ":0" in uri and urlsplit(uri).port == 0:
             fault = "port 0 cannot be dialled"
         elif not _visible_ascii(parsed.host) or not _visible_ascii(parsed.resource_name):
             fault = "a space or a control character must be percent-encoded"
