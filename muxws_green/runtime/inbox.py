@@ -62,7 +62,11 @@ class Inbox:
             return
         self.items.append((payload, size))
         self.held_bytes += size
-        self._intake.hold(self, size)
+        intake = self._intake
+        intake.holders[self] = None
+        intake.held_bytes += size
+        if intake.held_bytes > intake.hard_bytes:
+            intake.overfilled(self, size)
         if self.waiters.waiters:
             self.waiters.wake()
 
@@ -71,7 +75,12 @@ class Inbox:
         payload, size = self.items.popleft()
         self.held_bytes -= size
         self.taker = getcurrent()
-        self._intake.release(self, size)
+        intake = self._intake
+        intake.held_bytes -= size
+        if not self.held_bytes:
+            intake.holders.pop(self, None)
+        if intake.paused:
+            intake.released(self)
         return payload
 
     def forget_taker(self, taker: greenlet) -> None:
@@ -85,8 +94,12 @@ class Inbox:
         self.taker = None
         if self.items:
             self.items.clear()
-            size, self.held_bytes = self.held_bytes, 0
-            self._intake.release(self, size)
+            intake = self._intake
+            intake.held_bytes -= self.held_bytes
+            self.held_bytes = 0
+            intake.holders.pop(self, None)
+            if intake.paused:
+                intake.released(self)
 
     def close(self, error: StreamReset | None) -> None:
         """Nothing more will arrive: the remote has ended (None) or the stream was reset."""
@@ -130,27 +143,22 @@ class Intake:
         self._refuse = refuse
         self.held_bytes = 0
         self.paused = False
-        self._holders: dict[Inbox, None] = {}
+        #: The streams that hold something, for the inboxes to note themselves.
+        self.holders: dict[Inbox, None] = {}
         self._resume = WaitList(parking, counted=False)
         self._closed = False
 
-    def hold(self, inbox: Inbox, size: int) -> None:
-        """`size` bytes more are held in `inbox`."""
-        self.held_bytes += size
-        self._holders[inbox] = None
+    def overfilled(self, inbox: Inbox, size: int) -> None:
+        """With `size` bytes more in `inbox` the hard limit is passed."""
         # What somebody waits for at this moment is as good as taken.
-        if self.held_bytes > self.hard_bytes and not (inbox.waiters and inbox.held_bytes == size):
+        if not (inbox.waiters and inbox.held_bytes == size):
             self._end_biggest(f"more than {self.hard_bytes} bytes were waiting to be consumed")
 
-    def release(self, inbox: Inbox, size: int) -> None:
-        """`size` bytes of `inbox` have been consumed or dropped."""
-        self.held_bytes -= size
-        if not inbox.held_bytes:
-            self._holders.pop(inbox, None)
-        if self.paused:
-            inbox.taken_at = self.parking.clock.now()
-            if self.held_bytes <= self.soft_bytes // 2 or self._biggest() is not inbox:
-                self._resume.wake()
+    def released(self, inbox: Inbox) -> None:
+        """Something of `inbox` has been consumed or dropped during a pause."""
+        inbox.taken_at = self.parking.clock.now()
+        if self.held_bytes <= self.soft_bytes // 2 or self._biggest() is not inbox:
+            self._resume.wake()
 
     def pause(self) -> None:
         """Wait while too much is held; called by the reader between reads."""
@@ -185,7 +193,7 @@ class Intake:
 
     def _biggest(self) -> Inbox | None:
         # Of a list, since the garbage collector may take one away meanwhile.
-        return max(list(self._holders), key=lambda inbox: inbox.held_bytes, default=None)
+        return max(list(self.holders), key=lambda inbox: inbox.held_bytes, default=None)
 
     def _is_waited_for(self) -> bool:
         """Whether the consumer of the stream holding most waits for what a pause would withhold."""
