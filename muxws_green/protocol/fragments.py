@@ -99,12 +99,11 @@ class _Cuts(Generic[T]):
         return cut
 
     def _after(self, position: int) -> int:
-        """The first place behind `position` where a fragment may end."""
+        """The first place behind `position` where a fragment of text may end."""
         data = self.data
         cut = position + 1
-        if self.text:
-            while cut < len(data) and data[cut] & 0xC0 == 0x80:
-                cut += 1
+        while cut < len(data) and data[cut] & 0xC0 == 0x80:
+            cut += 1
         return cut
 
     def _longest(self, position: int, stop: int, first: bool) -> tuple[int, T]:

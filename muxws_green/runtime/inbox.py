@@ -209,9 +209,9 @@ class Intake:
 
     def _end_biggest(self, why: str) -> None:
         biggest = self._biggest()
-        if biggest is not None:
-            reason = f"{why}; read faster, or give this stream a connection of its own"
-            biggest.drop()
-            self._refuse(biggest.live, reason)
-            # Where the stream had closed before, its consumer must not take what is left for everything.
-            biggest.close(StreamReset(reason, code=ResetCode.CANCELLED))
+        assert biggest is not None
+        reason = f"{why}; read faster, or give this stream a connection of its own"
+        biggest.drop()
+        self._refuse(biggest.live, reason)
+        # Where the stream had closed before, its consumer must not take what is left for everything.
+        biggest.close(StreamReset(reason, code=ResetCode.CANCELLED))

@@ -147,7 +147,7 @@ class Link:
         disown_in_children(self)
 
     def __repr__(self) -> str:
-        return f"<Link {self.id} {'open' if self.cause is None else self.cause!r}>"
+        return f"<Link {self.id} {'open' if self.cause is None else repr(self.cause)}>"
 
     @property
     def is_alive(self) -> bool:
@@ -210,7 +210,7 @@ class Link:
         """
         if sys.is_finalizing():
             # No greenlet runs any more.
-            return
+            return  # pragma: no cover - what measures has ended before
         if self.runs_in(getcurrent()):
             self.parking.hub.loop.run_callback(call)
         else:

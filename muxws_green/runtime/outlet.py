@@ -119,10 +119,7 @@ class Outlet:
         return bool(self._of_lane.get(live)) or self._small.is_about(live) or self._big.is_about(live)
 
     def close(self) -> None:
-        """The connection is over: nobody waits any longer."""
+        """The connection is over: nobody waits any longer. Those who wait for room on a stream were told with it."""
         self._closed = True
         self._small.wake()
         self._big.wake()
-        for waits in self._of_lane.values():
-            waits.wake()
-        self._of_lane.clear()

@@ -359,8 +359,8 @@ class Peer(Registrations):
         """End everything without waiting, and tell nobody: `connect` is about to raise. Never switches."""
         self._closing = True
         self._close_callbacks = ()
-        if self._supervisor is not None:
-            self._supervisor.stop()
+        assert self._supervisor is not None
+        self._supervisor.stop()
         if self._link is not None:
             self._link.terminate(ConnectionClosed("closed here", code=1000, was_clean=True), abort_code=1000)
         self._report_close(CloseReason(1000, "", True, False))

@@ -102,9 +102,11 @@ class Workers:
         self._budget = JOBS_A_TURN
         try:
             while self._jobs and self._budget:
-                resting, self._resting = self._resting, None
-                self.active = Worker(self) if resting is None or resting.dead else resting
-                del resting
+                self.active, self._resting = self._resting, None
+                if self.active is None or self.active.dead:
+                    self.active = Worker(self)
+                    # For those who watch greenlets being started; that it runs at once takes the start back.
+                    self.active.start()
                 self.active.switch()
                 self.active = None
         finally:

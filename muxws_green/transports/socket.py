@@ -197,8 +197,6 @@ class SocketTransport:
             code, reason = self._reader.close
             self._end = (code, reason)
             self._answer = encode_close(None if code == 1005 else code, reason, self._masked)
-        elif ping is None:
-            return
         self._wake()
 
     def _take_own(self) -> bytes:

@@ -145,11 +145,10 @@ def _refusal_for(error: Exception | None, fields: Mapping[str, list[str]]) -> Up
     """The answer to a request that `websockets` refused with `error`; its own texts would quote the client."""
     if isinstance(error, InvalidUpgrade):
         return _refusal(HTTPStatus.UPGRADE_REQUIRED, "a WebSocket client is needed here", *_UPGRADE)
-    if not isinstance(error, InvalidHeader):
-        return _refusal(HTTPStatus.BAD_REQUEST, "the handshake is malformed")
-    if error.name == "Sec-WebSocket-Version" and len(fields.get("sec-websocket-version", ())) == 1:
+    name = error.name if isinstance(error, InvalidHeader) else "handshake"
+    if name == "Sec-WebSocket-Version" and len(fields.get("sec-websocket-version", ())) == 1:
         return _refusal(HTTPStatus.UPGRADE_REQUIRED, "version 13 of the WebSocket protocol is needed", *_UPGRADE)
-    return _refusal(HTTPStatus.BAD_REQUEST, f"a missing or wrong {error.name} header")
+    return _refusal(HTTPStatus.BAD_REQUEST, f"a missing or wrong {name} header")
 
 
 def _refusal(status: HTTPStatus, text: str, *extra: tuple[str, str]) -> UpgradeAnswer:
