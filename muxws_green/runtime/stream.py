@@ -123,14 +123,8 @@ class Stream(Waitable):
             TypeError, ValueError: The codec cannot encode the payload; nothing is sent and the stream lives on.
         """
         self._check_sendable()
-        link = self._link
-        encoded = link.codec.encode_payload(payload)
-        size = len(encoded)
-        try:
-            link.outlet.wait_for_room(self._live, size, size <= link.core.small_bytes, None)
-        except BaseException:
-            self._cancel_if_live("the sender was interrupted")
-            raise
+        encoded = self._link.codec.encode_payload(payload)
+        self._wait_for_room(len(encoded))
         self._queue(encoded, headers, end, None)
 
     def end(

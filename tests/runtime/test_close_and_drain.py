@@ -282,6 +282,23 @@ def test_closing_again_waits_for_the_first(ends, clock):
     assert len(told) == 1
 
 
+def test_closing_what_is_failing_waits_for_its_end(ends, clock):
+    """A rule was broken: what is told of that has its second, and nothing of this close is said besides."""
+    made = ends(clock=clock)
+    made.far_transport.outgoing.stall()
+    made.far_transport.inject("{")
+    settle()
+    assert not made.far.is_open
+    assert made.far.close_cause is None
+    closing = outcome(made.far.close, reason="bye")
+    settle()
+    assert not closing.dead
+    clock.advance(2 * PARTING_SECONDS)
+    assert closing.get(timeout=PATIENCE) is None
+    assert made.far.is_closed
+    assert made.far.close_cause.code == 1002
+
+
 def test_what_the_first_close_has_said_stands(ends, clock):
     made = ends(clock=clock)
     told = told_of(made.near)
