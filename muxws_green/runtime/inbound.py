@@ -84,6 +84,7 @@ class Inbound:
     def goaway(self, code: int, reason: str | None) -> None:
         """The remote is going away."""
         link = self._link
+        link.outlet.open_no_more()
         logger.info("muxws conn=%s the remote is going away (code %d): %.200r", link.id, code, reason)
 
     def queued(self) -> None:

@@ -30,6 +30,7 @@ class Outlet:
         self._of_lane: dict[LiveStream, WaitList] = {}
         self._unyielded = 0
         self._closed = False
+        self._going_away = False
 
     def wait_for_room(self, live: LiveStream | None, size: int, whole: bool, until: float | None) -> bool:
         """Wait until a payload may be queued, or its stream or the connection is over.
@@ -50,7 +51,7 @@ class Outlet:
         if not lanes.has_room(lane, size, whole):
             try:
                 while not self._closed and not lanes.has_room(lane, size, whole):
-                    if live is not None and live.state is CLOSED:
+                    if self._going_away if live is None else live.state is CLOSED:
                         break
                     if not self._list_for(live, size, whole).wait(until, live):
                         return False
@@ -113,6 +114,12 @@ class Outlet:
             if shared:
                 shared.wake_about(live)
         self.admit()
+
+    def open_no_more(self) -> None:
+        """One side is going away: those who wait for room to open a stream find that out. Never switches."""
+        self._going_away = True
+        for shared in (self._small, self._big):
+            shared.wake_about(None)
 
     def is_awaited(self, live: LiveStream) -> bool:
         """Whether somebody waits to send on this stream."""

@@ -95,6 +95,7 @@ class Parting:
             if link.is_alive:
                 until = link.clock.now() + drain
                 link.core.goaway(code, reason)
+                link.outlet.open_no_more()
                 link.start_reading()
                 link.wake_writer()
                 while link.is_alive and not self._is_quiet() and self.progress.wait(until):

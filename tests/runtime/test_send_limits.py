@@ -139,6 +139,23 @@ def test_open_takes_no_id_while_it_waits(stuck):
     assert waiting.get(timeout=PATIENCE).id == small.id + 2
 
 
+@pytest.mark.parametrize("by", ["the remote", "this end"])
+def test_who_waits_to_open_is_told_at_once_that_a_side_is_going_away(stuck, by):
+    made = stuck()
+    fill(made)
+    opening = outcome(made.near.open, "y" * 100_000)
+    settle()
+    assert not opening.dead
+    if by == "the remote":
+        made.inject(type="goaway", code=0, last_stream=1_000)
+    else:
+        closing = gevent.spawn(made.near.close)
+    assert isinstance(opening.get(timeout=PATIENCE), ConnectionGoingAway)
+    assert made.near.stats.queued_bytes > LIMIT
+    if by == "this end":
+        closing.kill()
+
+
 @pytest.mark.parametrize("call", ["open", "notify"])
 def test_wait_false_raises_and_sends_nothing(stuck, call):
     made = stuck()
