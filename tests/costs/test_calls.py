@@ -152,6 +152,24 @@ def test_a_push_costs_what_it_did(site):
     judge("a push", site.codec.name, site.pushed / count)
 
 
+def test_to_tell_all_at_once_costs_less_than_one_by_one(site):
+    """At the server alone: what the receivers do is the same."""
+    peers = [m.connect(site.url, codec=site.codec, on_stream=lambda payload, stream: None) for _ in range(20)]
+    settle()
+    served = site.registry.peers_for()
+    for _ in range(2):
+        with counted() as together:
+            site.registry.notify_all(SMALL)
+        settle()
+        with counted() as one_by_one:
+            for peer in served:
+                peer.notify(SMALL, wait=False)
+        settle()
+    assert together[0] < one_by_one[0]
+    for peer in peers:
+        peer.close()
+
+
 def judge(workload: str, codec: str, cost: float) -> None:
     noted = COUNTS[workload, codec]
     assert noted / SLACK <= cost <= noted * SLACK, f"{workload} under {codec} costs {cost:.1f} calls, and not {noted}"
