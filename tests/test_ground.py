@@ -121,7 +121,7 @@ def test_a_script_says_which_python_it_wants(name: str, tmp_path: Path) -> None:
     assert f"no Python >= 3.11 with its venv module among: {old}" in child.stderr
     assert not tmp_path.joinpath("venv").exists()
     if name == ".ci/run":
-        assert child.stderr.endswith("== FAILED: install\n")
+        assert child.stderr.endswith("== FAILED: build\n")
 
 
 def test_shared_files_are_looked_for_where_the_environment_says(

@@ -50,6 +50,11 @@ class Worker(CheapGreenlet):
         """That of its job."""
         return "between handlers" if self._job is None else self._job.name
 
+    @property
+    def rests(self) -> bool:
+        """Whether it has no job, and belongs to nobody but its hub."""
+        return self._job is None
+
     def _take_jobs(self) -> None:
         workers = self._workers
         while True:
@@ -128,6 +133,12 @@ class Workers:
         self._resting = worker
         self._hub.switch()
         return True
+
+    def dismiss(self) -> None:
+        """Let the one that rests end, so that the next job gets a greenlet of now."""
+        resting, self._resting = self._resting, None
+        if resting is not None:
+            self._hub.loop.run_callback(resting.switch)
 
     def disown(self) -> None:
         """In a forked child: the jobs are the parent's."""

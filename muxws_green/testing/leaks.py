@@ -18,6 +18,8 @@ from typing import Any
 
 import gevent
 
+from muxws_green.runtime.workers import Worker, workers_of
+
 #: How many real seconds what is ending may take. Only a check that fails waits for so long.
 PATIENCE = 2.0
 
@@ -34,6 +36,8 @@ class LeakCheck:
     def __init__(self) -> None:
         # The hub opens descriptors of its own, and more for the first thread of its pool.
         gevent.get_hub().threadpool.apply(int)
+        # A handler that runs from now on is to be seen, which the one in a greenlet of before would not be.
+        workers_of(gevent.get_hub()).dismiss()
         self._started: weakref.WeakSet[gevent.Greenlet[..., Any]] = weakref.WeakSet()
         self._allowing = False
         self._descriptors = open_descriptors()
@@ -57,7 +61,11 @@ class LeakCheck:
 
     def left(self) -> list[str]:
         """What is there now and should not be, for people."""
-        greenlets = sorted(f"greenlet {each.name}" for each in list(self._started) if not each.dead)
+        greenlets = sorted(
+            f"greenlet {each.name}"
+            for each in list(self._started)
+            if not each.dead and not (isinstance(each, Worker) and each.rests)
+        )
         descriptors = sorted(
             f"descriptor {fd} -> {what}" for fd, what in open_descriptors().items() if self._descriptors.get(fd) != what
         )

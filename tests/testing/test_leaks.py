@@ -102,3 +102,26 @@ def test_once_closed_it_notes_no_more():
         assert not any(text.startswith("greenlet") for text in check.left())
     settle()
     assert open_descriptors() == before
+
+
+def test_a_handler_is_told_though_one_before_the_check_has_left_its_greenlet(check):
+    check.close()
+    with peer_pair() as (dialer, acceptor):
+        acceptor.on_stream(lambda payload, stream: stream.receive() if payload else stream.reply(1))
+        dialer.request()
+        dialer.request()
+        later = LeakCheck()
+        assert later.left() == []
+        dialer.open("wait")
+        settle()
+        assert [text for text in later.left() if text.startswith("greenlet handler ")]
+        later.close()
+    assert later.wait() == []
+
+
+def test_a_greenlet_that_rests_for_the_next_handler_is_not_told(check):
+    with peer_pair() as (dialer, acceptor):
+        acceptor.on_stream(lambda payload, stream: stream.reply(1))
+        dialer.request()
+        dialer.request()
+    assert check.wait() == []
