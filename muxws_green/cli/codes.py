@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 MEANINGS: Final = {
     ExitCode.OK: "done; also where whoever read the output wanted no more of it",
-    ExitCode.FAILED: "the remote failed, refused or reset the call, or answered none of the pings",
+    ExitCode.FAILED: "the remote failed, refused or reset the call, or answered no ping; or output cannot be written",
     ExitCode.USAGE: "the command line is wrong: an option, a URL, a payload, a file, a codec",
     ExitCode.NO_CONNECTION: "no connection: nobody listens, TLS, a refused upgrade, another codec",
     ExitCode.TIMEOUT: "something took longer than `--timeout`",

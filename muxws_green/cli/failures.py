@@ -155,6 +155,12 @@ def call_failure(error: Exception, timeout: float | None) -> Failure:
     return Failure(ExitCode.USAGE, "payload", f"the payload cannot be sent: {_text(error)}", hint)
 
 
+def output_failure(error: OSError) -> Failure:
+    """Why standard output cannot be written."""
+    hint = "check where the output goes: a disk that is full, a descriptor that is closed or only for reading"
+    return Failure(ExitCode.FAILED, "output", f"the output cannot be written: {_text(error)}", hint)
+
+
 def _lost(error: ConnectionLost | ConnectionClosed) -> Failure:
     cause = error.__cause__ if isinstance(error, ConnectionLost) else error
     fields: dict[str, Any] = {}

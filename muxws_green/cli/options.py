@@ -22,7 +22,7 @@ from gevent.socket import wait_read
 from muxws_green.api import connect
 from muxws_green.cli.codes import ExitCode
 from muxws_green.cli.escape import escaped
-from muxws_green.cli.failures import CommandFailed, call_failure, dial_failure, safe_url
+from muxws_green.cli.failures import CommandFailed, call_failure, dial_failure, output_failure, safe_url
 from muxws_green.cli.interrupts import Interrupted, interruptible
 from muxws_green.cli.output import Output, OutputGone
 from muxws_green.cli.values import from_json
@@ -136,7 +136,9 @@ def reporting(*, serves: bool = False) -> Callable[[Command], Command]:
             except Interrupted:
                 return ExitCode.INTERRUPTED
             except OutputGone:
-                return ExitCode.OK
+                if out.fault is None:
+                    return ExitCode.OK
+                failure = output_failure(out.fault)
             except CommandFailed as error:
                 failure = error.failure
             except (MuxwsError, ValueError, TypeError, OverflowError) as error:
@@ -260,13 +262,12 @@ def typed_payload(text: str, codec: ICodec, what: str) -> Any:
 def _stdin() -> str:
     if sys.stdin is None:
         raise ValueError("there is no standard input")
-    pieces: list[bytes] = []
-    while True:
-        wait_read(0)
-        data = os.read(0, 65_536)
-        if not data:
-            return b"".join(pieces).decode()
-        pieces.append(data)
+    return b"".join(iter(_some_of_stdin, b"")).decode()
+
+
+def _some_of_stdin() -> bytes:
+    wait_read(0)
+    return os.read(0, 65_536)
 
 
 def _header(text: str) -> tuple[str, str]:

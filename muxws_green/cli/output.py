@@ -2,23 +2,23 @@
 
 Invariants: nothing here blocks the hub, so that a slow or stopped reader of the output costs no pong; a whole line is
 written by one greenlet at a time; and nothing that a remote sent reaches a terminal unescaped. A reader that has gone
-ends the command (`OutputGone`), also where nothing is printed any more.
+ends the command (`OutputGone`), also where nothing is printed any more. A terminal that has gone takes the progress
+with it and nothing else.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gevent
 from gevent.lock import RLock
-from gevent.socket import wait_read, wait_write
+from gevent.socket import wait_write
 
 from muxws_green.cli.escape import escaped
 from muxws_green.cli.failures import Failure
@@ -27,10 +27,14 @@ from muxws_green.cli.values import to_json
 #: So much can be written to a pipe that is reported as writable without waiting (POSIX says 512 at least).
 _PIECE = select.PIPE_BUF
 _STDOUT, _STDERR = 1, 2
+#: What an event loop calls that.
+_READABLE = 1
 
 
 class OutputGone(BaseException):
-    """Nobody reads the output any more. No `Exception`, so that nothing on its way takes it for a failure."""
+    """Nothing can be printed any more, mostly since nobody reads it: `Output.fault` says whether it is a failure. No
+    `Exception`, so that nothing on its way takes it for one.
+    """
 
 
 class Output:
@@ -41,11 +45,14 @@ class Output:
 
     Attributes:
         show: Takes a whole line in place of both, where something else draws on the terminal.
+        fault: Why standard output cannot be written, such as a full disk; None also where its reader has gone, which is
+            how a pipe may end.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self.show: Callable[[str], object] | None = None
+        self.fault: OSError | None = None
         self._lock = RLock()
         self._drawn = 0
 
@@ -83,17 +90,20 @@ class Output:
             yield
             return
         current = gevent.getcurrent()
+        # The writing end never becomes readable; that it seems so means that the other end is closed.
+        watcher = gevent.get_hub().loop.io(_STDOUT, _READABLE)
 
-        def watch() -> None:
-            # The writing end never becomes readable; that it seems so means that the other end is closed.
-            wait_read(_STDOUT)
+        def gone() -> None:
+            # It would be so in each turn of the loop.
+            watcher.stop()
             gevent.kill(current, OutputGone)
 
-        watching = gevent.spawn(watch)
+        watcher.start(gone)
         try:
             yield
         finally:
-            watching.kill()
+            watcher.stop()
+            watcher.close()
 
     @contextmanager
     def progress(self, text: Callable[[int], str]) -> Iterator[None]:
@@ -118,8 +128,8 @@ class Output:
         while True:
             gevent.sleep(1.0)
             seconds += 1
-            with self._lock:
-                columns = _columns(_STDERR)
+            with self._lock, suppress(OSError):
+                columns = _columns()
                 line = fitting(escaped(text(seconds)), columns)
                 # Spaces over what was there, as far as the window goes by now.
                 _write(_STDERR, f"\r{line.ljust(min(self._drawn, columns - 1))}".encode())
@@ -128,8 +138,9 @@ class Output:
     def _wipe(self) -> None:
         if self._drawn:
             drawn, self._drawn = self._drawn, 0
-            # The window may be narrower by now, and a line that is longer than it would scroll.
-            _write(_STDERR, f"\r{fitting(' ' * drawn, _columns(_STDERR))}\r".encode())
+            with suppress(OSError):
+                # The window may be narrower by now, and a line that is longer than it would scroll.
+                _write(_STDERR, f"\r{fitting(' ' * drawn, _columns())}\r".encode())
 
     def _line(self, descriptor: int, line: str) -> None:
         if self.show is not None:
@@ -144,9 +155,9 @@ class Output:
                 if descriptor == _STDERR:
                     # There is nobody to tell.
                     return
-                if error.errno == errno.EPIPE:
-                    raise OutputGone from None
-                raise
+                if not isinstance(error, ConnectionError):
+                    self.fault = error
+                raise OutputGone from None
 
 
 def fitting(line: str, columns: int) -> str:
@@ -157,19 +168,14 @@ def fitting(line: str, columns: int) -> str:
     return line[: room - 3] + "..." if room > 3 else line[:room]
 
 
-def _columns(descriptor: int) -> int:
-    try:
-        # A terminal that does not know its size says 0.
-        return os.get_terminal_size(descriptor).columns or 80
-    except OSError:
-        return 80
+def _columns() -> int:
+    """Those of the terminal that shows the progress; fails with OSError once it has gone."""
+    # One that does not know its size says 0.
+    return os.get_terminal_size(_STDERR).columns or 80
 
 
 def _is_pipe(descriptor: int) -> bool:
-    try:
-        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-    except OSError:
-        return False
+    return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -10,9 +10,9 @@ the editor's loop, or the hub before and after it, prints it above the prompt, s
 from __future__ import annotations
 
 import os
-from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -57,7 +57,7 @@ class PipeLines:
     def __init__(self, told: Callable[[Told], object]) -> None:
         self._told = told
         self._buffer = b""
-        self._reading: gevent.Greenlet[..., None] | None = None
+        self._reading = gevent.Greenlet(self._read)
 
     def ask(self) -> None:
         """Read a line."""
@@ -65,8 +65,7 @@ class PipeLines:
 
     def close(self) -> None:
         """Read no more."""
-        if self._reading is not None:
-            self._reading.kill()
+        self._reading.kill()
 
     def _read(self) -> None:
         while b"\n" not in self._buffer:
@@ -114,20 +113,23 @@ class TerminalLines:
 
     def close(self) -> None:
         """Take the prompt away and print what waits."""
-        for _ in range(100):
-            if self._editing is None or self._editing.ready():
-                break
-            loop = self._session.app.loop
-            if loop is not None:
-                _call(loop, self._leave)
-            self._editing.join(_LEAVING_SECONDS / 100)
+        # Again and again, since one that is about to begin hears nothing.
+        with gevent.Timeout(_LEAVING_SECONDS, False):  # type: ignore[arg-type]
+            while self._editing is not None and not self._editing.ready():
+                self._call_in_editor(self._leave)
+                self._editing.join(_LEAVING_SECONDS / 100)
         self._print()
 
     def _show(self, line: str) -> None:
         self._pending.append(line)
+        self._call_in_editor(self._print_above)
+
+    def _call_in_editor(self, function: Callable[[], object]) -> None:
         loop = self._session.app.loop
         if loop is not None:
-            _call(loop, self._print_above)
+            # It may close in this moment; what waits is printed when the editor has gone.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(function)
 
     # In the editor's thread
 
@@ -142,9 +144,7 @@ class TerminalLines:
         self._hub.loop.run_callback_threadsafe(self._told, (kind, text))
 
     def _print_first(self) -> None:
-        loop = self._session.app.loop
-        if self._pending and loop is not None:
-            loop.call_soon(self._print_above)
+        self._call_in_editor(self._print_above)
 
     def _print_above(self) -> None:
         # `run_in_terminal` does the same, but gives the terminal its ordinary mode meanwhile: it would echo what is
@@ -195,14 +195,6 @@ class TerminalLines:
                 output.write(self._pending.popleft())
                 output.write_raw("\r\n")
             output.flush()
-
-
-def _call(loop: AbstractEventLoop, function: Callable[[], object]) -> None:
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:
-        # It has closed in this moment; what waits is printed when the editor has gone.
-        pass
 
 
 def _history(path: Path | None) -> History:

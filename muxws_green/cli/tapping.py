@@ -129,9 +129,8 @@ class Tap:
             spy = FrameSpy(codec) if upgraded else None
             flows.append(gevent.spawn(self._flow, source, sink, first, spy, number, direction))
         try:
-            for flow in gevent.iwait(flows):
-                if flow.get() is not True:
-                    break
+            # Until both have ended, or one of them says that the other one may not go on.
+            all(flow.get() is True for flow in gevent.iwait(flows))
         finally:
             gevent.killall(flows)
 

@@ -5,11 +5,13 @@ Where servers run in the process of the test, the hub must go on meanwhile, so n
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -73,17 +75,25 @@ class Ran(NamedTuple):
         return fields
 
 
-def cli(*arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
-    """Run it to its end."""
+def cli(
+    *arguments: str,
+    stdin: str | None = None,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    env: Mapping[str, str] | None = None,
+) -> Ran:
+    """Run it to its end; what does not go into a pipe is not in the result."""
     command = [sys.executable, "-m", "muxws_green", *arguments]
-    options: dict[str, Any] = {"capture_output": True, "timeout": PATIENCE, "env": environment(**(env or {}))}
+    options: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "timeout": PATIENCE}
+    options["env"] = environment(**(env or {}))
     options |= {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin.encode()}
     done: Any = gevent.get_hub().threadpool.apply(subprocess.run, (command,), options)
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return Ran(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
 
 
 class Program:
-    """A program that runs. As a context manager it is ended on leaving, whatever became of the test.
+    """A program that runs. As a context manager it is ended on leaving: by Ctrl-C, which it has to obey, or by force
+    where the test has failed.
 
     Args:
         arguments: Those of `muxws-green`.
@@ -91,6 +101,7 @@ class Program:
         size: Columns and rows of the terminal.
         env: Further variables of its environment.
         shell: A command of the shell to run in its place, in which `$MUXWS` is the program.
+        through_socket: Whether what it prints goes through a socket in place of a pipe.
     """
 
     def __init__(
@@ -100,6 +111,7 @@ class Program:
         size: tuple[int, int] = (100, 30),
         env: Mapping[str, str] | None = None,
         shell: str | None = None,
+        through_socket: bool = False,
     ) -> None:
         variables = environment(**(env or {}))
         command = [sys.executable, "-m", "muxws_green", *arguments]
@@ -108,6 +120,8 @@ class Program:
             command = ["bash", "-c", shell]
         self.out = ""
         self._read_up_to = 0
+        #: What its output is read from, besides a terminal.
+        self._reader: Any = None
         if terminal:
             self._end, slave = pty.openpty()
             self.resize(*size)
@@ -122,23 +136,40 @@ class Program:
             os.close(slave)
             self._stdin = self._end
         else:
+            output: Any = subprocess.PIPE
+            if through_socket:
+                self._reader, output = socket.socketpair()
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 env=variables,
                 start_new_session=True,
             )
-            assert self.process.stdout is not None
+            if through_socket:
+                output.close()
+            else:
+                self._reader = self.process.stdout
             assert self.process.stdin is not None
-            self._end = self.process.stdout.fileno()
+            self._end = self._reader.fileno()
             self._stdin = self.process.stdin.fileno()
         self._terminal = terminal
 
     def enter(self, text: str) -> None:
         """Type at the terminal, or write into the pipe."""
         os.write(self._stdin, text.encode())
+
+    def unread(self) -> int:
+        """How many bytes of what was written into the pipe it has not read yet."""
+        count = bytearray(4)
+        fcntl.ioctl(self._stdin, termios.FIONREAD, count)
+        return int.from_bytes(count, sys.byteorder)
+
+    def hang_up(self) -> None:
+        """Read nothing more of what it prints, and let it know."""
+        self._reader.close()
+        self._end = -1
 
     def end_input(self) -> None:
         """Close the pipe that it reads from."""
@@ -181,24 +212,32 @@ class Program:
     def wait(self) -> int:
         """Its exit code, once it has ended; what it has written by then is in `out`."""
         until = time.monotonic() + PATIENCE
-        while self._fill(until - time.monotonic()):
+        while self._end >= 0 and self._fill(until - time.monotonic()):
             pass
         code: int = gevent.get_hub().threadpool.apply(self.process.wait, (PATIENCE,))
         return code
 
-    def close(self) -> None:
-        """End it now."""
-        if self.process.poll() is None:
-            # A shell has children.
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE)
-        if self._terminal:
-            os.close(self._end)
-        else:
-            assert self.process.stdin is not None
-            assert self.process.stdout is not None
-            self.process.stdin.close()
-            self.process.stdout.close()
+    def close(self, *, by_force: bool = False) -> None:
+        """End it now.
+
+        Raises:
+            TimeoutError, subprocess.TimeoutExpired: It did not obey; it has ended all the same.
+        """
+        # To a group, since a shell has children.
+        try:
+            if self.process.poll() is None and not by_force:
+                os.killpg(self.process.pid, signal.SIGINT)
+                self.wait()
+        finally:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(PATIENCE)
+            if self._terminal:
+                os.close(self._end)
+            else:
+                assert self.process.stdin is not None
+                self.process.stdin.close()
+                self._reader.close()
 
     def __enter__(self) -> Self:
         return self
@@ -206,4 +245,4 @@ class Program:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(by_force=error is not None)

@@ -178,6 +178,16 @@ def test_ctrl_c_while_it_connects() -> None:
         assert program.out == ""
 
 
+def test_ctrl_c_before_it_connects() -> None:
+    with Served() as server, Program("request", server.url, "1", "--hello", "-") as program:
+        program.enter("[")
+        until(lambda: program.unread() == 0)
+        program.interrupt()
+        assert program.wait() == 130
+        assert server.peers == []
+    assert "Traceback" not in program.out
+
+
 @pytest.mark.parametrize("count", [None, 1])
 def test_a_reader_of_the_output_that_goes_ends_it_quietly(count: int | None) -> None:
     """Also where the stream says nothing any more."""

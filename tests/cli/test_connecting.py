@@ -9,6 +9,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
+from muxws_green.protocol.frames import Frame
 from muxws_green.testing import RawConnection, RawServer
 from tests.cli.programs import Program, cli
 from tests.cli.test_calling import EVIL, EVIL_SHOWN, Endless
@@ -229,6 +230,64 @@ def test_lines_from_a_pipe() -> None:
         assert ran.code == 1
         assert EVIL_SHOWN in ran.out
         assert cli("connect", server.url, stdin="nonsense\n").code == 1
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    with Served(Endless(1)) as server, Program("connect", server.url) as program:
+        for line, answer in [
+            ("\n/cancel", "^nothing runs$"),
+            ("/cancel 1", "^there is no live stream 1; /streams shows them; /help"),
+            ("/send", "^there is no live stream without a number; "),
+            ("/end x 1", "^there is no live stream x; "),
+            ("/streams", "^none$"),
+            ("1", r"^\[1\] 0$"),
+            ("/send 1 2", "^(?!.*; /help).*ended"),
+            ("/cancel 1", r"^\[1\] reset CANCELLED"),
+            ("/cancel", "^nothing runs$"),
+        ]:
+            program.enter(line + "\n")
+            program.expect(answer)
+        program.enter("/quit\n")
+        assert program.wait() == 0
+
+
+def test_a_server_that_is_going_away_gets_no_new_stream() -> None:
+    def leave(connection: RawConnection) -> None:
+        first = connection.expect("open")
+        connection.send(Frame("goaway", code=0, last_stream=first.stream))
+        connection.send(Frame("data", stream=first.stream, payload="under way"))
+        connection.serve()
+
+    with RawServer(leave) as server, Program("connect", server.url) as program:
+        program.enter("/open 1\n")
+        program.expect(r'\[1\] "under way"')
+        program.enter("2\n")
+        program.expect("^the remote is going away: ")
+        program.enter("/quit\n")
+        assert program.wait() == 0
+
+
+def test_ctrl_c_while_it_connects() -> None:
+    with RawServer(upgrade=False) as server, Program("connect", server.url) as program:
+        server.accept().read_request()
+        program.interrupt()
+        assert program.wait() == 130
+    assert program.out == ""
+
+
+def test_a_history_that_cannot_be_kept(tmp_path: Path) -> None:
+    """It lasts as long as the program then."""
+    file = tmp_path / "file"
+    file.write_text("")
+    env = {"XDG_STATE_HOME": str(file)}
+    with Served(act) as server, Program("connect", server.url, terminal=True, env=env) as program:
+        prompted(program)
+        program.enter('"rows"' + ENTER)
+        program.expect(r"\[1\] end")
+        program.enter(UP + ENTER)
+        program.expect(r"\[3\] end")
+        program.enter(CTRL_D)
+        assert program.wait() == 0
 
 
 def test_ctrl_c_with_a_pipe() -> None:

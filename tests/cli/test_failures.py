@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muxws_green import StreamRefused, StreamReset
+from muxws_green import ConnectionLost, StreamRefused, StreamReset
 from muxws_green.cli.codes import MEANINGS, ExitCode
-from muxws_green.cli.failures import safe_url
-from muxws_green.testing import RawServer
+from muxws_green.cli.failures import call_failure, dial_failure, safe_url
+from muxws_green.protocol.frames import Frame
+from muxws_green.testing import RawConnection, RawServer
 from tests.cli.programs import Ran, cli
 from tests.serving import Served
 
@@ -127,6 +129,28 @@ def test_what_the_remote_does_to_a_call() -> None:
             judge(cli("request", server.url, f'"{call}"', "--json"), ExitCode.FAILED, "protocol", "`stream`")
 
 
+def test_a_handler_that_fails_without_a_payload() -> None:
+    def fail(connection: RawConnection) -> None:
+        connection.send(Frame("reset", stream=connection.expect("open").stream, code=2, reason="no"))
+
+    with RawServer(fail) as server:
+        failure = judge(cli("request", server.url, "1", "--json"), ExitCode.FAILED, "remote", "log of the remote")
+    assert failure["message"] == "the remote's handler failed: no"
+
+
+def test_a_name_that_nobody_knows() -> None:
+    """Asked of no resolver, which may be anywhere and take any time."""
+    failure = dial_failure(socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "ws://nowhere/", 1)
+    assert (failure.code, failure.kind) == (ExitCode.NO_CONNECTION, "name")
+    assert failure.message == "no connection to ws://nowhere/: Name or service not known"
+
+
+def test_a_loss_whose_cause_is_not_known() -> None:
+    failure = call_failure(ConnectionLost("the connection is gone"), 1)
+    assert (failure.code, failure.kind, dict(failure.fields)) == (ExitCode.LOST, "lost", {})
+    assert failure.message == "the connection was lost: the connection is gone"
+
+
 @pytest.mark.parametrize(
     "arguments,says",
     [
@@ -143,6 +167,7 @@ def test_what_the_remote_does_to_a_call() -> None:
         (["request", "ws://h/", "1", "--hello", "{"], "--hello"),
         (["request", "ws://h/", "1", "--timeout", "0"], "--timeout"),
         (["request", "ws://h/", "1", "--insecure"], "wss://"),
+        (["request", f"wss://{'a.' * 150}a/", "1"], "TLS with host"),
         (["request", "wss://h/", "1", "--cacert", "/does/not/exist"], "does not exist"),
         (["request", "wss://h/", "1", "--cacert", __file__], "no certificate"),
         (["request", "wss://h/", "1", "--cacert", __file__, "--insecure"], "leave one out"),

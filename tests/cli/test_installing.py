@@ -30,6 +30,29 @@ sys.exit(main(["--help"]))
 """
 
 
+#: As where the extra `fast` is not installed.
+WITHOUT_MSGSPEC = """
+import sys
+sys.modules["msgspec"] = None
+from muxws_green.cli import main
+sys.exit(main(["request", "ws://h/", "1", "--codec", "fast"]))
+"""
+
+#: Ctrl-C while the libraries are loaded, which takes a moment.
+INTERRUPTED = """
+import signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "muxws_green.cli.app":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+from muxws_green.cli import main
+sys.exit(main(["--help"]))
+"""
+
+
 def run(code: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment(), check=False)
@@ -54,6 +77,23 @@ def test_without_its_libraries_one_line_says_what_to_install(hidden: tuple[str, 
     done = run(HIDE.replace("{hidden}", repr(hidden)))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f'the command line needs {" and ".join(hidden)}: pip install "muxws-green[cli]"\n'
+
+
+def test_without_msgspec_one_line_says_what_to_install() -> None:
+    done = run(WITHOUT_MSGSPEC)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'pip install "muxws-green[fast]"' in done.stderr
+
+
+def test_ctrl_c_before_there_is_anything_to_interrupt() -> None:
+    done = run(INTERRUPTED)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_import_of_the_program_runs_nothing() -> None:
+    """Which is what `multiprocessing` does in its children."""
+    done = run("import muxws_green.__main__")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_extra_brings_what_is_looked_for() -> None:

@@ -66,6 +66,33 @@ def test_what_is_seen_does_not_depend_on_the_cuts(cuts: list[int]) -> None:
     assert (seen[10].code, seen[10].text, seen[11].code) == (1001, "bye", None)
 
 
+def test_a_message_of_which_a_later_piece_is_too_long() -> None:
+    big = bytes(MAX_MESSAGE_BYTES + 1)
+    spy = FrameSpy(JsonCodec())
+    assert spy.feed(encode_frame(Opcode.TEXT, b"x", masked=False, fin=False)) == []
+    assert spy.feed(encode_frame(Opcode.CONTINUATION, big, masked=False, fin=False)) == []
+    (seen,) = spy.feed(encode_frame(Opcode.CONTINUATION, big, masked=False))
+    assert (seen.kind, seen.size) == ("fault", 1 + 2 * len(big))
+    # What was begun is over, so the next one is read again.
+    assert [seen.kind for seen in spy.feed(text(JsonCodec().encode(OPEN)))] == ["open"]
+
+
+def test_a_first_piece_that_is_too_long() -> None:
+    big = bytes(MAX_MESSAGE_BYTES + 1)
+    spy = FrameSpy(JsonCodec())
+    assert spy.feed(encode_frame(Opcode.TEXT, big, masked=False, fin=False)) == []
+    (seen,) = spy.feed(encode_frame(Opcode.CONTINUATION, b"x", masked=False))
+    assert (seen.kind, seen.size) == ("fault", len(big) + 1)
+
+
+@pytest.mark.parametrize("size", [126, 70_000])
+def test_a_length_that_comes_byte_by_byte(size: int) -> None:
+    spy = FrameSpy(None)
+    data = encode_frame(Opcode.BINARY, bytes(size), masked=False)
+    assert [seen for place in range(16) for seen in spy.feed(data[place : place + 1])] == []
+    assert spy.feed(data[16:]) == [Seen("message", size)]
+
+
 def test_no_more_is_kept_than_a_message() -> None:
     spy = FrameSpy(JsonCodec())
     head = encode_frame(Opcode.TEXT, b"", masked=False, announce=1 << 40)

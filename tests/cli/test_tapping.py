@@ -10,7 +10,8 @@ import pytest
 from muxws_green import ConnectionClosed, ConnectionLost, Reconnect, RemoteError, connect
 from muxws_green.codecs import MsgpackCodec
 from muxws_green.protocol.frames import Frame
-from muxws_green.testing import RawClient, RawConnection, RawServer
+from muxws_green.testing import Opcode, RawClient, RawConnection, RawServer
+from muxws_green.websocket import MAX_HEAD_BYTES
 from tests.cli.programs import Program
 from tests.serving import Served, until
 from tests.transports.raw import authority
@@ -145,6 +146,79 @@ def test_a_server_that_is_not_there() -> None:
             with pytest.raises(OSError, match="502"):
                 connect(listening(program))
             program.expect("closed: no connection to .*Connection refused.*; start a server there")
+
+
+def test_a_certificate_that_is_not_trusted() -> None:
+    with Served(act, kind="tls") as server, Program("tap", server.url, "--port", "0") as program:
+        with pytest.raises(OSError, match="502"):
+            connect(listening(program))
+        program.expect("closed: no connection to .*certificate.*; name the file of the authority")
+
+
+@pytest.mark.parametrize(
+    "sent,told",
+    [
+        (b"GET / HTTP/1.1\r\n", "hung up before the handshake"),
+        (b"GET / HTTP/1.1\r\n" + b"X: " + b"x" * MAX_HEAD_BYTES, f"a head of more than {MAX_HEAD_BYTES} bytes"),
+    ],
+)
+def test_a_client_that_sends_no_whole_request(sent: bytes, told: str) -> None:
+    with RawServer() as server, Program("tap", server.url, "--port", "0") as program:
+        client = RawClient(listening(program), upgrade=False)
+        client.send_bytes(sent)
+        client.shut_write()
+        program.expect(rf"#1 closed: {told}$")
+        client.close()
+        assert server.connections == []
+
+
+def test_a_client_that_goes_before_it_is_answered() -> None:
+    with RawServer(upgrade=False) as server, Program("tap", server.url, "--port", "0") as program:
+        client = RawClient(listening(program), upgrade=False)
+        client.send_request()
+        connection = server.accept()
+        connection.read_request()
+        client.reset()
+        connection.respond("403 Forbidden")
+        program.expect(r"#1 <- 403 Forbidden$")
+        program.expect(r"#1 closed: .*(reset|pipe)")
+
+
+def test_a_server_that_goes_before_it_answers() -> None:
+    def hang_up(connection: RawConnection) -> None:
+        connection.read_request()
+        connection.close()
+
+    with RawServer(hang_up, upgrade=False) as server, Program("tap", server.url, "--port", "0") as program:
+        client = RawClient(listening(program), upgrade=False)
+        client.send_request()
+        program.expect(r"#1 closed: hung up before the handshake$")
+        client.expect_end()
+        client.close()
+
+
+@pytest.mark.parametrize("protocol", [None, "muxws.v1.cbor", "other"])
+def test_what_is_not_known_here_is_told_by_its_size(protocol: str | None) -> None:
+    def serve(connection: RawConnection) -> None:
+        connection.upgrade(protocol)
+        assert connection.read_frame().payload == b"whatever"
+
+    with RawServer(serve, upgrade=False) as server, Program("tap", server.url, "--port", "0") as program:
+        client = RawClient(listening(program), protocols=[protocol] if protocol else [])
+        shown = " muxws.v1.cbor" if protocol == "muxws.v1.cbor" else ""
+        program.expect(rf"#1 <- 101 Switching Protocols{shown}$")
+        client.send_frame(Opcode.TEXT, b"whatever")
+        program.expect(r"#1 -> message bytes=8$")
+        client.close()
+
+
+def test_what_is_no_frame_passes_too() -> None:
+    with RawServer() as server, Program("tap", server.url, "--port", "0") as program:
+        client = RawClient(listening(program))
+        client.send_frame(Opcode.TEXT, b"\xff")
+        program.expect(r"#1 -> fault  bytes=1 text that is not UTF-8$")
+        assert server.accept().read_frame().payload == b"\xff"
+        client.close()
 
 
 def test_a_refused_upgrade_passes() -> None:
