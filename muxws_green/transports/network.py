@@ -109,6 +109,16 @@ def _resolve(host: str, port: int) -> list[_Address]:
 def _connect(address: _Address) -> gevent_socket.socket:
     sock = gevent_socket.socket(address.family, address.kind, address.protocol)
     try:
+        # On this machine, and with luck elsewhere, it is done as soon as it has been asked for, which gevent would find
+        # out only after a turn of everybody else.
+        sock.settimeout(0.0)
+        for _ in range(2):
+            try:
+                sock.connect(address.sockaddr)
+            except BlockingIOError:
+                continue
+            sock.settimeout(None)
+            return sock
         sock.settimeout(None)
         sock.connect(address.sockaddr)
     except BaseException:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from muxws_green.errors import CodecMismatch, HandshakeRefused, TransportUnsuppo
 from muxws_green.interfaces import IDialer
 from muxws_green.runtime.clock import default_clock
 from muxws_green.testing.clock import FakeClock, settle
+from muxws_green.transports.deadline import Deadline
 from muxws_green.transports.dialer import Dialer
+from muxws_green.transports.network import connect_tcp
 from muxws_green.transports.proxy import HttpProxy, ProxyRefused, open_tunnel
 from muxws_green.transports.socket import SocketTransport
 from muxws_green.transports.urls import parse_url
@@ -673,3 +676,14 @@ def test_a_unix_url_with_the_environments_proxy_is_dialled_directly(serve, monke
     monkeypatch.setenv("all_proxy", "http://127.0.0.1:1")
     server = serve(upgrade, kind="unix")
     dial(server.url, proxy=True).abort()
+
+
+def test_a_place_on_this_machine_is_reached_without_a_turn_of_others():
+    others: list[int] = []
+    with closing(gevent_socket.create_server(("127.0.0.1", 0))) as listener:
+        gevent.spawn(others.append, 1)
+        with Deadline(default_clock, None, "") as deadline:
+            sock = connect_tcp("127.0.0.1", listener.getsockname()[1], default_clock, deadline)
+        assert others == []
+        assert sock.gettimeout() is None
+        sock.close()
