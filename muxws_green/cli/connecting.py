@@ -255,7 +255,7 @@ class Conversation:
     def lost(self, reason: CloseReason) -> None:
         """The `on_close` callback."""
         if self._leaving:
-            return
+            return  # pragma: no cover - where the server hangs up in the moment in which the prompt goes
         again = "; dialling again" if reason.will_retry else ""
         said = f", {reason.reason}" if reason.reason else ""
         try:

@@ -115,7 +115,8 @@ def test_history(env: dict[str, str], tmp_path: Path) -> None:
         with Program("connect", server.url, terminal=True, env=env) as program:
             prompted(program)
             program.enter('"rows"' + ENTER)
-            program.expect(r"\[1\] end")
+            # The prompt that follows knows what was typed before.
+            program.expect(r"\[1\] end\s*>")
             program.enter(UP + ENTER)
             program.expect(r"\[3\] end")
             program.enter(CTRL_D)
@@ -244,6 +245,8 @@ def test_what_cannot_be_done_is_said() -> None:
             ("/send 1 2", "^(?!.*; /help).*ended"),
             ("/cancel 1", r"^\[1\] reset CANCELLED"),
             ("/cancel", "^nothing runs$"),
+            ("1", r"^\[3\] 0$"),
+            ("/cancel", r"^\[3\] reset CANCELLED"),
         ]:
             program.enter(line + "\n")
             program.expect(answer)
@@ -283,7 +286,8 @@ def test_a_history_that_cannot_be_kept(tmp_path: Path) -> None:
     with Served(act) as server, Program("connect", server.url, terminal=True, env=env) as program:
         prompted(program)
         program.enter('"rows"' + ENTER)
-        program.expect(r"\[1\] end")
+        # The prompt that follows knows what was typed before.
+        program.expect(r"\[1\] end\s*>")
         program.enter(UP + ENTER)
         program.expect(r"\[3\] end")
         program.enter(CTRL_D)
