@@ -99,7 +99,6 @@ class SocketTransport:
             self.received_bytes += size
             self._drained = size < READ_BYTES
             messages = self._reader.feed(data)
-            del data
             if self._reader.noticed:
                 self._notice()
             if messages:

@@ -3,6 +3,10 @@
 The kernel would queue megabytes for a slow remote; then neither the order of the lanes nor a heartbeat would mean
 anything, since a ping would wait behind all of it. So the unsent backlog is kept small, and small messages are not held
 back for the remote's acknowledgement. Called by `SocketTransport` for sockets dialled, accepted or taken over.
+
+What has arrived and was not read yet is a backlog too, of this end's kernel, and Linux lets it grow to many megabytes
+for a remote that sends faster than is read. On a short path a small one is enough for any speed, so there it is kept
+small; on a long one it bounds the speed, and is left to the kernel.
 """
 
 from __future__ import annotations
@@ -19,6 +23,12 @@ UNSENT_LIMIT_BYTES = 131_072
 #: Where there is no limit for the unsent part alone, the whole send buffer is asked to be this small; Linux doubles it.
 SEND_BUFFER_BYTES = 65_536
 
+#: What is asked for as the receive buffer on a short path; Linux doubles it.
+RECEIVE_BUFFER_BYTES = 524_288
+
+#: Up to such a round trip a path is short: such a buffer lets 250 MiB/s through it, and more on a shorter one.
+SHORT_PATH_SECONDS = 0.002
+
 _INTERNET_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _TCP_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
@@ -26,13 +36,19 @@ _TCP_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 def tune(sock: GeventSocket) -> None:
     """Send small messages at once, keep the kernel's backlog small, and let no timeout of the socket cut a frame.
 
-    TCP: TCP_NODELAY, and TCP_NOTSENT_LOWAT or else SO_SNDBUF. Other families, Unix sockets that is: SO_SNDBUF.
-    A timeout left on the socket by whoever had it before is taken away: deadlines belong to the waits of callers.
+    TCP: TCP_NODELAY, and TCP_NOTSENT_LOWAT or else SO_SNDBUF; SO_RCVBUF on a short path. Other families, Unix sockets
+    that is: SO_SNDBUF. A timeout left on the socket by whoever had it before is taken away: deadlines belong to the
+    waits of callers.
     """
     sock.settimeout(None)
     try:
         if sock.family in _INTERNET_FAMILIES:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            round_trip = round_trip_seconds(sock)
+            is_short = round_trip is not None and round_trip <= SHORT_PATH_SECONDS
+            # A buffer that is small already was somebody's choice.
+            if is_short and sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= SEND_BUFFER_BYTES:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             if _TCP_NOTSENT_LOWAT is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_LIMIT_BYTES)
                 return
@@ -47,6 +63,16 @@ if sys.platform == "linux":
     import termios
 
     _INT = struct.Struct("i")
+    #: Where `tcpi_rtt` is in the kernel's `struct tcp_info`, in microseconds.
+    _ROUND_TRIP_AT = 68
+
+    def round_trip_seconds(sock: GeventSocket) -> float | None:
+        """What the kernel has measured on a TCP socket, at first in its handshake; None where it cannot tell."""
+        try:
+            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP_AT + _INT.size)
+            return int(_INT.unpack_from(info, _ROUND_TRIP_AT)[0]) / 1e6
+        except (OSError, struct.error):
+            return None
 
     def unacknowledged_bytes(sock: GeventSocket) -> int | None:
         """How much the remote's kernel has not acknowledged (TCP) or its program has not read (Unix sockets, there
@@ -60,6 +86,10 @@ if sys.platform == "linux":
         return int(_INT.unpack(answer)[0])
 
 else:  # pragma: no cover - CI runs on Linux
+
+    def round_trip_seconds(sock: GeventSocket) -> float | None:
+        """None: only Linux is asked."""
+        return None
 
     def unacknowledged_bytes(sock: GeventSocket) -> int | None:
         """None: only Linux can tell."""

@@ -240,7 +240,7 @@ def test_the_pool_keeps_neither_big_nor_many_packers(monkeypatch):
     assert len(idle) == 1
 
 
-@pytest.mark.parametrize("length", [0, 1_023, 1_024, 65_535, 65_536, 1_000_000])
+@pytest.mark.parametrize("length", [0, 1_024, 65_535, 65_536, 4_194_303, 4_194_304])
 def test_bytes_of_any_length_are_packed_as_by_the_library(length):
     value = b"x" * length
     assert CODEC.encode_payload(value) == msgpack.packb(value)

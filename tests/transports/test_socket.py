@@ -18,7 +18,14 @@ from muxws_green.interfaces import ITransport
 from muxws_green.testing.clock import settle
 from muxws_green.transports import tuning
 from muxws_green.transports.socket import READ_BYTES, SocketTransport
-from muxws_green.transports.tuning import SEND_BUFFER_BYTES, UNSENT_LIMIT_BYTES, tune, unacknowledged_bytes
+from muxws_green.transports.tuning import (
+    RECEIVE_BUFFER_BYTES,
+    SEND_BUFFER_BYTES,
+    SHORT_PATH_SECONDS,
+    UNSENT_LIMIT_BYTES,
+    tune,
+    unacknowledged_bytes,
+)
 from tests.transports.raw import (
     BINARY,
     CLOSE,
@@ -617,6 +624,35 @@ def test_tcp_sockets_send_at_once_and_keep_little_unsent(kind, role):
     for other in (untouched, far):
         other.close()
     ends.finish()
+
+
+@linux
+@pytest.mark.parametrize("path", ["short", "long", "unknown"])
+@pytest.mark.parametrize("chosen", [None, 4_096])
+def test_on_a_short_path_the_kernel_keeps_little_that_was_not_read(monkeypatch, path, chosen):
+    near, far = tcp_pair()
+    if path != "short":
+        monkeypatch.setattr(tuning, "round_trip_seconds", lambda sock: 0.05 if path == "long" else None)
+    if chosen is not None:
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, chosen)
+    before = near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    tune(near)
+    after = near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    assert after == (2 * RECEIVE_BUFFER_BYTES if path == "short" and chosen is None else before)
+    near.close()
+    far.close()
+
+
+@linux
+def test_what_is_no_tcp_socket_has_no_round_trip():
+    near, far = unix_pair()
+    assert tuning.round_trip_seconds(near) is None
+    near.close()
+    far.close()
+    near, far = tcp_pair()
+    assert 0 <= tuning.round_trip_seconds(near) < SHORT_PATH_SECONDS
+    near.close()
+    far.close()
 
 
 def test_unix_sockets_and_systems_without_a_limit_get_a_small_buffer(monkeypatch):
