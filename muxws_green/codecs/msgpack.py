@@ -27,8 +27,8 @@ _FIRST_BUFFER_BYTES: Final = 16_384
 _KEPT_BUFFER_BYTES: Final = 1_048_576
 _KEPT_PACKERS: Final = 8
 
-#: Where it is worth while to put bytes together by hand, and how many the format has room for. Shorter ones go through a
-#: packer, whose buffers have the allocator keep enough memory at hand: by hand an echo of 1 MiB takes a quarter longer.
+#: Where it is worth while to put bytes together by hand, and how many the format has room for. Shorter ones go through
+#: a packer, whose buffers have the allocator keep enough memory at hand: by hand an echo of 1 MiB takes a quarter more.
 _LONG_BYTES: Final = 4_194_304
 _MOST_BYTES: Final = 0xFFFF_FFFF
 
