@@ -13,6 +13,10 @@ from muxws_green.protocol.states import CLOSED
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.waiting import Parking, WaitList
 
+#: What an envelope takes at the least. Without it a loop that sends tiny payloads would let nobody else have a turn for
+#: as many of them as a batch has bytes.
+LEAST_ENVELOPE_BYTES = 48
+
 
 class Outlet:
     """The waiting room in front of a connection's lanes.
@@ -60,7 +64,7 @@ class Outlet:
                 # call fails. Behind its next steps the others are looked at.
                 if self._small or self._big:
                     self._parking.hub.loop.run_callback(self.admit)
-        self._unyielded += size
+        self._unyielded += size + LEAST_ENVELOPE_BYTES
         return True
 
     def _list_for(self, live: LiveStream | None, size: int, whole: bool) -> WaitList:

@@ -117,10 +117,11 @@ def _connect(address: _Address) -> gevent_socket.socket:
                 sock.connect(address.sockaddr)
             except BlockingIOError:
                 continue
+            break
+        else:
             sock.settimeout(None)
-            return sock
+            sock.connect(address.sockaddr)
         sock.settimeout(None)
-        sock.connect(address.sockaddr)
     except BaseException:
         sock.close()
         raise
