@@ -93,19 +93,43 @@ class IEnvelopeCodec(Protocol):
         self,
         kind: str,
         stream: int,
-        piece: bytes,
+        piece: bytes | memoryview,
         more: bool,
         headers: Mapping[str, Any] | None = None,
         end: bool = False,
         trailers: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """The message of a fragment. `piece` is a slice of the encoded payload, in whole code points if text."""
+        """The message of a fragment. `piece` is a slice of the encoded payload, in whole code points if text.
+
+        A codec that offers `IBulkCodec` gets it as a memoryview too.
+        """
 
     def unwrap(self, message: str | bytes) -> dict[str, Any]:
         """The envelope of one message as a fresh dict of whatever fields it has, unchecked; `ProtocolError` if none.
 
         Checks the message's kind (text or binary), the nesting and the numbers, as `ICodec.decode` does.
         """
+
+
+@contract
+class IBulkCodec(Protocol):
+    """What a binary codec offers besides, so that long bytes are not copied more often than they must be.
+
+    A codec without it works too: its payloads are encoded, cut and decoded whole.
+    """
+
+    def bytes_header(self, length: int) -> bytes:
+        """What `encode_payload` puts before a payload that is so many bytes, which follow as they are."""
+
+    def unwrap_fragment(self, message: memoryview) -> tuple[str, int, memoryview] | None:
+        """The type, the stream and the piece of a fragment that has nothing besides but that more follow.
+
+        None for any other message, and wherever a closer look is needed; `unwrap` is asked then. The piece is a view
+        into `message`.
+        """
+
+    def decode_pieces(self, pieces: Sequence[bytes | memoryview]) -> Any:
+        """As `decode_payload` of all pieces joined; there is at least one."""
 
 
 @contract

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 # Behind what is installed.
 sys.path.append(str(ROOT))
 
-from muxws_green.codecs.envelopes import envelopes_of  # noqa: E402
+from muxws_green.codecs.envelopes import bulk_of, envelopes_of  # noqa: E402
 from muxws_green.codecs.json import JsonCodec  # noqa: E402
 from muxws_green.errors import HeartbeatTimeoutError  # noqa: E402
 from muxws_green.protocol.backoff import Reconnect, backoff_delay, unjittered_delay  # noqa: E402
@@ -233,6 +233,7 @@ def batches() -> list[list[tuple[int, int]]]:
     core = Connection(
         codec,
         envelopes_of(codec),
+        bulk_of(codec),
         _Deaf(),
         dialer=True,
         max_frame_bytes=options.max_frame_bytes,

@@ -12,17 +12,25 @@ from typing import Any, cast
 from zope.interface import implementer
 
 from muxws_green.errors import ProtocolError
-from muxws_green.interfaces import ICodec, IEnvelopeCodec
+from muxws_green.interfaces import IBulkCodec, ICodec, IEnvelopeCodec
 from muxws_green.protocol.frames import ABSENT, Frame, to_mapping
 
 _OPERATIONS = ("wrap", "wrap_fragment", "unwrap")
+_BULK_OPERATIONS = (*_OPERATIONS, "bytes_header", "unwrap_fragment", "decode_pieces")
 
 
 def envelopes_of(codec: ICodec) -> IEnvelopeCodec:
     """The codec itself where it has all operations of `IEnvelopeCodec`, else an adapter around it."""
-    if all(callable(getattr(codec, name, None)) for name in _OPERATIONS):
-        return cast("IEnvelopeCodec", codec)
-    return FrameEnvelopes(codec)
+    return cast("IEnvelopeCodec", codec) if _has(codec, _OPERATIONS) else FrameEnvelopes(codec)
+
+
+def bulk_of(codec: ICodec) -> IBulkCodec | None:
+    """The codec itself where it has all operations of `IBulkCodec` and `IEnvelopeCodec`, else None."""
+    return cast("IBulkCodec", codec) if codec.binary and _has(codec, _BULK_OPERATIONS) else None
+
+
+def _has(codec: ICodec, operations: tuple[str, ...]) -> bool:
+    return all(callable(getattr(codec, name, None)) for name in operations)
 
 
 @implementer(IEnvelopeCodec)
@@ -55,14 +63,14 @@ class FrameEnvelopes:
         self,
         kind: str,
         stream: int,
-        piece: bytes,
+        piece: bytes | memoryview,
         more: bool,
         headers: Mapping[str, Any] | None = None,
         end: bool = False,
         trailers: Mapping[str, Any] | None = None,
     ) -> bytes:
         """The message of a fragment."""
-        fragment = piece if self._codec.binary else piece.decode()
+        fragment = bytes(piece) if self._codec.binary else str(piece, "utf-8")
         return self._encode(
             Frame(kind, stream, fragment=fragment, more=more, headers=_own(headers), end=end, trailers=_own(trailers))
         )

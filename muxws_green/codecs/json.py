@@ -197,14 +197,14 @@ class JsonCodec:
         self,
         kind: str,
         stream: int,
-        piece: bytes,
+        piece: bytes | memoryview,
         more: bool,
         headers: Mapping[str, Any] | None = None,
         end: bool = False,
         trailers: Mapping[str, Any] | None = None,
     ) -> bytes:
         """The message of a fragment."""
-        quoted = _quote(piece.decode())
+        quoted = _quote(str(piece, "utf-8"))
         return (
             f'{{"type":"{kind}","stream":{stream}'
             f"{_END if end else ''}"

@@ -6,16 +6,17 @@ byte as the library would.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import msgpack
 from zope.interface import implementer
 
+from muxws_green.codecs.msgpack_bytes import bytes_header, fragment_in, joined_bytes
 from muxws_green.codecs.nesting import ENVELOPE_NESTING, MAX_NESTING, leaves_with, nested_deeper
 from muxws_green.errors import ProtocolError
-from muxws_green.interfaces import ICodec, IEnvelopeCodec
+from muxws_green.interfaces import IBulkCodec, ICodec, IEnvelopeCodec
 from muxws_green.protocol.frames import Frame, from_mapping, to_mapping
 
 #: Packers that nobody uses right now. One that is in use is not here: packing may run Python code (a finalizer, a
@@ -26,11 +27,6 @@ _idle: Final[list[msgpack.Packer]] = []
 _FIRST_BUFFER_BYTES: Final = 16_384
 _KEPT_BUFFER_BYTES: Final = 1_048_576
 _KEPT_PACKERS: Final = 8
-
-#: Where it is worth while to put bytes together by hand, and how many the format has room for. Shorter ones go through
-#: a packer, whose buffers have the allocator keep enough memory at hand: by hand an echo of 1 MiB takes a quarter more.
-_LONG_BYTES: Final = 4_194_304
-_MOST_BYTES: Final = 0xFFFF_FFFF
 
 #: An extension is a tuple to Python and a leaf on the wire.
 _LEAVES: Final = leaves_with(msgpack.ExtType, msgpack.Timestamp)
@@ -91,14 +87,6 @@ def _pack_stream(stream: int) -> bytes:
     return _pack(stream, 0)
 
 
-def _bin_header(length: int) -> bytes:
-    if length < 0x100:
-        return b"\xc4" + length.to_bytes(1, "big")
-    if length < 0x1_0000:
-        return b"\xc5" + length.to_bytes(2, "big")
-    return b"\xc6" + length.to_bytes(4, "big")
-
-
 @lru_cache(maxsize=256)
 def _head(kind: str, stream: int, fields: int) -> bytes:
     """The map's header and its first two fields; `fields` is the number of the others."""
@@ -106,7 +94,7 @@ def _head(kind: str, stream: int, fields: int) -> bytes:
     return _SMALL_MAPS[2 + fields] + known + _pack_stream(stream)
 
 
-@implementer(ICodec, IEnvelopeCodec)
+@implementer(ICodec, IEnvelopeCodec, IBulkCodec)
 class MsgpackCodec:
     """MessagePack, in binary messages.
 
@@ -129,9 +117,6 @@ class MsgpackCodec:
 
     def encode_payload(self, value: Any) -> bytes:
         """A value alone. Raises as described for the class."""
-        if type(value) is bytes and _LONG_BYTES <= len(value) <= _MOST_BYTES:
-            # The packer would copy it twice.
-            return _bin_header(len(value)) + value
         return _pack(value, MAX_NESTING)
 
     def decode_payload(self, data: str | bytes) -> Any:
@@ -169,7 +154,7 @@ class MsgpackCodec:
         self,
         kind: str,
         stream: int,
-        piece: bytes,
+        piece: bytes | memoryview,
         more: bool,
         headers: Mapping[str, Any] | None = None,
         end: bool = False,
@@ -183,7 +168,7 @@ class MsgpackCodec:
                 _head(kind, stream, fields),
                 _END if end else b"",
                 _FRAGMENT,
-                _bin_header(len(piece)),
+                bytes_header(len(piece)),
                 piece,
                 b"" if headers is None else _HEADERS + _pack(dict(headers), MAX_NESTING),
                 _MORE if more else b"",
@@ -197,3 +182,16 @@ class MsgpackCodec:
         if type(envelope) is not dict:
             raise ProtocolError(f"a message must be a map, not {type(envelope).__name__}")
         return envelope
+
+    def bytes_header(self, length: int) -> bytes:
+        """What stands before so many bytes. Raises ValueError above 4 GiB, which MessagePack cannot carry."""
+        return bytes_header(length)
+
+    def unwrap_fragment(self, message: memoryview) -> tuple[str, int, memoryview] | None:
+        """The type, the stream and the piece of a fragment with nothing besides; None for any other message."""
+        return fragment_in(message)
+
+    def decode_pieces(self, pieces: Sequence[bytes | memoryview]) -> Any:
+        """The value of an encoded form in pieces; ProtocolError where it is none. Bytes are copied once."""
+        data = joined_bytes(pieces)
+        return _unpack(b"".join(pieces), MAX_NESTING) if data is None else data

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from muxws_green.errors import ProtocolError, ResetCode, error_for_reset
-from muxws_green.interfaces import ICodec, IConnectionSink, IEnvelopeCodec
-from muxws_green.protocol.fragments import Assembler
+from muxws_green.interfaces import IBulkCodec, ICodec, IConnectionSink, IEnvelopeCodec
+from muxws_green.protocol.assembler import LONG_PIECE_BYTES, Assembler
 from muxws_green.protocol.frames import Frame, check_envelope, clip_utf8
 from muxws_green.protocol.lanes import Lane
 from muxws_green.protocol.sending import ENVELOPE_BYTES, MAX_REASON_BYTES, MAX_STREAM_ID, SendingHalf
@@ -59,6 +59,7 @@ class Connection(SendingHalf):
     Args:
         codec: The codec of the connection.
         envelopes: The same codec's envelope operations.
+        bulk: The same codec's operations for long bytes; None where it has none.
         sink: Is told what happens.
         dialer: True for the end that dialled, which opens odd ids.
         max_frame_bytes: Cap of one encoded message, both ways.
@@ -71,6 +72,7 @@ class Connection(SendingHalf):
         self,
         codec: ICodec,
         envelopes: IEnvelopeCodec,
+        bulk: IBulkCodec | None,
         sink: IConnectionSink,
         *,
         dialer: bool,
@@ -82,6 +84,7 @@ class Connection(SendingHalf):
         super().__init__(
             codec,
             envelopes,
+            bulk,
             sink,
             dialer=dialer,
             max_frame_bytes=max_frame_bytes,
@@ -113,6 +116,8 @@ class Connection(SendingHalf):
             if not self._binary:
                 raise Violation("a binary message on a connection with a text codec")
             size = len(message)
+            if size > LONG_PIECE_BYTES and self._bulk is not None and self._receive_piece(message, size):
+                return
         try:
             envelope = self.envelopes.unwrap(message)
         except ProtocolError as error:
@@ -169,6 +174,27 @@ class Connection(SendingHalf):
             self.observer(envelope, size)
         if not self.dead:
             self._on_open(envelope, size)
+        return True
+
+    def _receive_piece(self, message: bytes, size: int) -> bool:
+        """Act upon a fragment from the middle of a payload that is being collected, without taking copies.
+
+        Returns:
+            False where it needs a closer look. Nothing has been done then.
+        """
+        if self.observer is not None or size > self._cap:
+            return False
+        assert self._bulk is not None
+        found = self._bulk.unwrap_fragment(memoryview(message))
+        if found is None:
+            return False
+        kind, stream_id, piece = found
+        live = self.streams.get(stream_id)
+        if live is None or live.assembler is None or live.state not in RECEIVING:
+            return False
+        if kind != ("open" if live.opening else "data"):
+            return False
+        self._add(live, live.assembler, piece)
         return True
 
     def _dispatch(self, envelope: dict[str, Any], size: int) -> None:
@@ -340,23 +366,16 @@ class Connection(SendingHalf):
         if isinstance(piece, bytes) is not self._binary:
             self._violate(live, "a fragment of the wrong kind for the codec")
             return
-        before = assembler.byte_length
-        assembler.add(piece)
+        if not self._add(live, assembler, piece) or envelope.get("more"):
+            return
         size = assembler.byte_length
-        self._assembling_bytes += size - before
-        if size > self._max_payload_bytes:
-            self._too_large(live)
-            return
-        if self._assembling_bytes > 2 * self._max_payload_bytes:
-            reason = "the payloads being collected on this connection are over the limit together"
-            self._fail(live, ResetCode.PAYLOAD_TOO_LARGE, reason)
-            return
-        if envelope.get("more"):
-            return
         self._assembling_bytes -= size
         live.assembler = None
         try:
-            payload = self._codec.decode_payload(assembler.join())
+            if self._bulk is not None:
+                payload = self._bulk.decode_pieces(assembler.take())
+            else:
+                payload = self._codec.decode_payload(assembler.join())
         except ProtocolError:
             self._violate(live, "an undecodable payload")
             return
@@ -374,6 +393,21 @@ class Connection(SendingHalf):
                 self._sink.ended(live, envelope.get("trailers"))
                 return
         self._opened(live, payload, size, envelope, ended)
+
+    def _add(self, live: LiveStream, assembler: Assembler, piece: str | bytes | memoryview) -> bool:
+        """Add a fragment to what is being collected. False where that is too much, and the stream has been ended."""
+        before = assembler.byte_length
+        assembler.add(piece)
+        size = assembler.byte_length
+        self._assembling_bytes += size - before
+        if size > self._max_payload_bytes:
+            self._too_large(live)
+            return False
+        if self._assembling_bytes > 2 * self._max_payload_bytes:
+            reason = "the payloads being collected on this connection are over the limit together"
+            self._fail(live, ResetCode.PAYLOAD_TOO_LARGE, reason)
+            return False
+        return True
 
     def _on_reset(self, envelope: dict[str, Any]) -> None:
         stream_id = self._stream_id("reset", envelope)

@@ -1,4 +1,4 @@
-"""Cutting an encoded payload into fragments, and putting fragments together again (PROTOCOL §5).
+"""Cutting an encoded payload into fragments (PROTOCOL §5); `assembler` puts them together again.
 
 Every size is the length of a whole encoded message, and the places to cut are part of the protocol: both reference
 ports cut exactly there. `Splitter` is what the connection uses; it builds one fragment at a time, when it is about to
@@ -10,10 +10,11 @@ Pure, but for what a codec does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from muxws_green.errors import ProtocolError
 from muxws_green.protocol.frames import ABSENT, Frame
+from muxws_green.protocol.longbytes import LongBytes
 
 if TYPE_CHECKING:
     from muxws_green.interfaces import ICodec, IEnvelopeCodec
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 #: the protocol: never negotiated, never configured.
 MAX_FRAME_BYTES: Final = 65_536
 
-#: Fragments that are shorter are copied together; each object of its own costs some dozens of bytes.
-_LONG_PIECE_BYTES: Final = 4_096
 #: Below this cap, which only tests use, a later fragment may fail to fit although the first and the last do.
 _COMFORTABLE_CAP_BYTES: Final = 512
 
 T = TypeVar("T")
+
+#: What is cut, UTF-8 if it is text, and what is cut out of it.
+Encoded: TypeAlias = bytes | memoryview | LongBytes
+Piece: TypeAlias = bytes | memoryview
 
 
 def _encoded_bytes(encoded: str | bytes) -> bytes:
@@ -38,8 +41,8 @@ class _Cuts(Generic[T]):
     """The rule of where to cut, over one encoded payload.
 
     Args:
-        data: The encoded payload, UTF-8 if text.
-        text: Whether cuts must fall between code points.
+        data: The encoded payload.
+        text: The same once more if it is text, and cuts must fall between code points; else None.
         cap: The longest fragment message, in bytes.
         build: Makes the fragment of (piece, first, last) and tells the length of its message.
         measure: The length of a middle fragment, for a codec under which pieces add up: a code point takes the same
@@ -50,11 +53,11 @@ class _Cuts(Generic[T]):
 
     def __init__(
         self,
-        data: bytes,
-        text: bool,
+        data: Encoded,
+        text: bytes | None,
         cap: int,
-        build: Callable[[bytes, bool, bool], tuple[T, int]],
-        measure: Callable[[bytes], int] | None = None,
+        build: Callable[[Piece, bool, bool], tuple[T, int]],
+        measure: Callable[[Piece], int] | None = None,
     ) -> None:
         self.data = data
         self.text = text
@@ -92,17 +95,17 @@ class _Cuts(Generic[T]):
 
     def _floor(self, cut: int) -> int:
         """The last place at or before `cut` where a fragment may end."""
-        data = self.data
-        if self.text:
-            while 0 < cut < len(data) and data[cut] & 0xC0 == 0x80:
+        text = self.text
+        if text is not None:
+            while 0 < cut < len(text) and text[cut] & 0xC0 == 0x80:
                 cut -= 1
         return cut
 
     def _after(self, position: int) -> int:
         """The first place behind `position` where a fragment of text may end."""
-        data = self.data
+        text = self.text
         cut = position + 1
-        while cut < len(data) and data[cut] & 0xC0 == 0x80:
+        while text is not None and cut < len(text) and text[cut] & 0xC0 == 0x80:
             cut += 1
         return cut
 
@@ -133,7 +136,7 @@ class _Cuts(Generic[T]):
                 high = middle - 1
         return found
 
-    def _estimate(self, position: int, stop: int, first: bool, measure: Callable[[bytes], int]) -> tuple[int, T] | None:
+    def _estimate(self, position: int, stop: int, first: bool, measure: Callable[[Piece], int]) -> tuple[int, T] | None:
         """The same fragment for the work of encoding it twice: each step measures only the half that is new.
 
         Returns:
@@ -186,11 +189,11 @@ def split_frame(frame: Frame, cap: int = MAX_FRAME_BYTES, codec: ICodec | None =
     encoded = codec.encode_payload(frame.payload)
     text = isinstance(encoded, str)
 
-    def build(piece: bytes, first: bool, last: bool) -> tuple[Frame, int]:
+    def build(piece: Piece, first: bool, last: bool) -> tuple[Frame, int]:
         fragment = Frame(
             type=frame.type,
             stream=frame.stream,
-            fragment=piece.decode() if text else piece,
+            fragment=str(piece, "utf-8") if text else bytes(piece),
             more=not last,
             headers=frame.headers if first else None,
             end=frame.end and last,
@@ -202,7 +205,8 @@ def split_frame(frame: Frame, cap: int = MAX_FRAME_BYTES, codec: ICodec | None =
         )
         return fragment, len(_encoded_bytes(codec.encode(fragment)))
 
-    cuts = _Cuts(_encoded_bytes(encoded), text, cap, build)
+    data = _encoded_bytes(encoded)
+    cuts = _Cuts(data, data if text else None, cap, build)
     fragments: list[Frame] = []
     position, done = 0, False
     while not done:
@@ -223,11 +227,12 @@ class Splitter:
             code point by code point, and the places to cut are found without bisecting over whole fragments.
         kind: `open` or `data`.
         stream: The stream's id.
-        encoded: What `codec.encode_payload` gave.
+        encoded: What `codec.encode_payload` gave, or the same of bytes that have not been encoded.
         headers: For the first fragment.
         end: Whether the last fragment ends this side.
         trailers: For the last fragment.
         cap: The longest message, in bytes.
+        views: Whether the codec takes views for pieces (`IBulkCodec`).
 
     Raises:
         ProtocolError: Headers, or trailers, or at a tiny cap any fragment, cannot fit.
@@ -241,11 +246,12 @@ class Splitter:
         envelopes: IEnvelopeCodec,
         kind: str,
         stream: int,
-        encoded: str | bytes,
+        encoded: str | bytes | LongBytes,
         headers: Mapping[str, Any] | None,
         end: bool,
         trailers: Mapping[str, Any] | None,
         cap: int,
+        views: bool = False,
     ) -> None:
         self._wrap = envelopes.wrap_fragment
         self._kind = kind
@@ -256,10 +262,16 @@ class Splitter:
         self._trailers = None if trailers is None else codec.decode_payload(codec.encode_payload(dict(trailers)))
         self._position = 0
         self._done = False
-        text = isinstance(encoded, str)
+        data: Encoded
+        quoted: bytes | None = None
+        if isinstance(encoded, str):
+            data = quoted = encoded.encode()
+        else:
+            # Slices of a view are no copies.
+            data = memoryview(encoded) if views and isinstance(encoded, bytes) else encoded
         # Without quoting, hence under a binary codec, a fragment is as good as never too long at the first attempt.
-        measure = self._measure if text and cast("object", envelopes) is codec else None
-        self._cuts = _Cuts(_encoded_bytes(encoded), text, cap, self._build, measure)
+        measure = self._measure if quoted is not None and cast("object", envelopes) is codec else None
+        self._cuts = _Cuts(data, quoted, cap, self._build, measure)
         self._ready: tuple[bytes, int, bool] | None = self._cuts.at(0, first=True)
         if cap < _COMFORTABLE_CAP_BYTES:
             _, position, done = self._ready
@@ -289,7 +301,7 @@ class Splitter:
         message, self._position, self._done = ready
         return message
 
-    def _build(self, piece: bytes, first: bool, last: bool) -> tuple[bytes, int]:
+    def _build(self, piece: Piece, first: bool, last: bool) -> tuple[bytes, int]:
         message = self._wrap(
             self._kind,
             self._stream,
@@ -301,67 +313,8 @@ class Splitter:
         )
         return message, len(message)
 
-    def _measure(self, piece: bytes) -> int:
+    def _measure(self, piece: Piece) -> int:
         return len(self._wrap(self._kind, self._stream, piece, True))
-
-
-class Assembler:
-    """Collects the fragments of one payload.
-
-    Long ones are kept as they came, short ones in one run of bytes: a remote that sends very short ones makes nothing
-    grow faster.
-    """
-
-    __slots__ = ("_pieces", "_run", "_text", "byte_length")
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        #: What stands behind the pieces.
-        self._run = bytearray()
-        #: Bytes collected so far; UTF-8 if text.
-        self.byte_length = 0
-        #: None while no fragment has come.
-        self._text: bool | None = None
-
-    @property
-    def in_progress(self) -> bool:
-        """Whether a fragment, be it empty, has come since the last `join` or `clear`."""
-        return self._text is not None
-
-    def add(self, piece: str | bytes) -> None:
-        """Append one fragment.
-
-        Raises:
-            ProtocolError: The fragments of one payload mix text and bytes.
-        """
-        text = isinstance(piece, str)
-        if self._text is None:
-            self._text = text
-        elif text is not self._text:
-            raise ProtocolError("the fragments of one payload mix text and bytes")
-        # A lone surrogate may stand in a fragment; whether it may stand in a payload is the codec's to say.
-        data = piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
-        self.byte_length += len(data)
-        if len(data) < _LONG_PIECE_BYTES:
-            self._run += data
-            return
-        if self._run:
-            self._pieces.append(bytes(self._run))
-            self._run.clear()
-        self._pieces.append(data)
-
-    def join(self) -> str | bytes:
-        """The encoded payload, str if its fragments were; what was collected is let go."""
-        collected, text = b"".join((*self._pieces, self._run)), self._text
-        self.clear()
-        return collected.decode("utf-8", "surrogatepass") if text else collected
-
-    def clear(self) -> None:
-        """Let go of what was collected."""
-        self._pieces.clear()
-        self._run = bytearray()
-        self.byte_length = 0
-        self._text = None
 
 
 def checked_cap(cap: int, codec: ICodec) -> int:

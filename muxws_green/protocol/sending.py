@@ -22,10 +22,11 @@ from muxws_green.errors import (
     StreamReset,
     error_for_reset,
 )
-from muxws_green.interfaces import ICodec, IConnectionSink, IEnvelopeCodec
+from muxws_green.interfaces import IBulkCodec, ICodec, IConnectionSink, IEnvelopeCodec
 from muxws_green.protocol.fragments import Splitter
 from muxws_green.protocol.frames import ABSENT, Frame, clip_utf8
 from muxws_green.protocol.lanes import Lane, Lanes
+from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.protocol.states import CLOSED, HALF_CLOSED_LOCAL, OPEN, Event, StreamState, column
 from muxws_green.protocol.streams import LiveStream
 
@@ -50,6 +51,7 @@ class SendingHalf:
     Args:
         codec: The codec of the connection.
         envelopes: The same codec's envelope operations.
+        bulk: The same codec's operations for long bytes; None where it has none.
         sink: Is told what happens.
         dialer: True for the end that dialled, which opens odd ids.
         max_frame_bytes: Cap of one encoded message.
@@ -60,6 +62,7 @@ class SendingHalf:
         self,
         codec: ICodec,
         envelopes: IEnvelopeCodec,
+        bulk: IBulkCodec | None,
         sink: IConnectionSink,
         *,
         dialer: bool,
@@ -69,6 +72,7 @@ class SendingHalf:
         self._codec = codec
         #: Makes and takes apart the messages.
         self.envelopes = envelopes
+        self._bulk = bulk
         self._sink = sink
         self._cap = max_frame_bytes
         #: Up to how many encoded bytes a payload counts as small for the send limits: its envelope is allowed for.
@@ -93,9 +97,15 @@ class SendingHalf:
         #: The socket is gone; nothing can be opened or sent any more.
         self.dead = False
 
+    def encode(self, payload: Any) -> str | bytes | LongBytes:
+        """A payload as `open` and `send` take it. Raises whatever the codec does."""
+        if type(payload) is bytes and self._bulk is not None and len(payload) > self._cap:
+            return LongBytes(self._bulk.bytes_header(len(payload)), payload)
+        return self._codec.encode_payload(payload)
+
     def open(
         self,
-        encoded: str | bytes,
+        encoded: str | bytes | LongBytes,
         headers: Mapping[str, Any] | None = None,
         end: bool = False,
         *,
@@ -153,7 +163,7 @@ class SendingHalf:
     def send(
         self,
         live: LiveStream,
-        encoded: str | bytes | None,
+        encoded: str | bytes | LongBytes | None,
         headers: Mapping[str, Any] | None = None,
         end: bool = False,
         trailers: Mapping[str, Any] | None = None,
@@ -193,13 +203,13 @@ class SendingHalf:
         self,
         kind: str,
         stream_id: int,
-        encoded: str | bytes | None,
+        encoded: str | bytes | LongBytes | None,
         headers: Mapping[str, Any] | None,
         end: bool,
         trailers: Mapping[str, Any] | None,
     ) -> tuple[bytes | Splitter, int]:
         """What to put into the lane for this frame, and how many bytes it counts."""
-        if encoded is None or len(encoded) <= self._cap:
+        if not isinstance(encoded, LongBytes) and (encoded is None or len(encoded) <= self._cap):
             message = self.envelopes.wrap(kind, stream_id, encoded, headers, end, trailers)
             size = len(message)
             if size <= self._cap:
@@ -209,7 +219,18 @@ class SendingHalf:
                     f"stream {stream_id}: headers or trailers of {size} bytes are over the cap of {self._cap} bytes of "
                     f"one message; they are never fragmented"
                 )
-        splitter = Splitter(self._codec, self.envelopes, kind, stream_id, encoded, headers, end, trailers, self._cap)
+        splitter = Splitter(
+            self._codec,
+            self.envelopes,
+            kind,
+            stream_id,
+            encoded,
+            headers,
+            end,
+            trailers,
+            self._cap,
+            self._bulk is not None,
+        )
         return splitter, splitter.remaining_bytes
 
     def reset(

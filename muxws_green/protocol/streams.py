@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muxws_green.protocol.fragments import Assembler
+from muxws_green.protocol.assembler import Assembler
 from muxws_green.protocol.lanes import Lane
 from muxws_green.protocol.states import StreamState
 

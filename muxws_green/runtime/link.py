@@ -16,11 +16,12 @@ import gevent
 from gevent import getcurrent
 from greenlet import GreenletExit, greenlet
 
-from muxws_green.codecs.envelopes import envelopes_of
+from muxws_green.codecs.envelopes import bulk_of, envelopes_of
 from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode
 from muxws_green.interfaces import ITransport
 from muxws_green.protocol.connection import Connection, Violation
 from muxws_green.protocol.lanes import BATCH_BYTES
+from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames
@@ -118,6 +119,7 @@ class Link:
         self.core = Connection(
             options.codec,
             envelopes_of(options.codec),
+            bulk_of(options.codec),
             Inbound(self),
             dialer=owner.is_dialer,
             max_frame_bytes=options.max_frame_bytes,
@@ -367,7 +369,7 @@ class Link:
 
     def open(
         self,
-        encoded: str | bytes,
+        encoded: str | bytes | LongBytes,
         payload: Any,
         headers: Mapping[str, Any] | None,
         end: bool,

@@ -18,6 +18,7 @@ from muxws_green.errors import (
     StreamTimeout,
 )
 from muxws_green.interfaces import IPeer, ITransport
+from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.runtime.checks import check_code_and_reason
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.greenlets import OwnGreenlet
@@ -176,13 +177,13 @@ class Peer(Registrations):
     ) -> Stream:
         link = self._usable_link()
         sent_headers = self._hooks.open_headers(headers, payload)
-        encoded = link.codec.encode_payload(payload)
+        encoded = link.core.encode(payload)
         return self._open_encoded(link, encoded, payload, sent_headers, end, wait, until, timeout)
 
     def _open_encoded(
         self,
         link: Link,
-        encoded: str | bytes,
+        encoded: str | bytes | LongBytes,
         payload: Any,
         headers: dict[str, Any] | None,
         end: bool,

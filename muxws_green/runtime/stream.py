@@ -21,6 +21,7 @@ from muxws_green.errors import (
 )
 from muxws_green.interfaces import IStream
 from muxws_green.protocol.frames import ABSENT
+from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.protocol.states import CLOSED, LIVE, SENDING, StreamState
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.checks import check_code_and_reason, checked_metadata
@@ -123,7 +124,7 @@ class Stream(Waitable):
             TypeError, ValueError: The codec cannot encode the payload; nothing is sent and the stream lives on.
         """
         self._check_sendable()
-        encoded = self._link.codec.encode_payload(payload)
+        encoded = self._link.core.encode(payload)
         self._wait_for_room(len(encoded))
         self._queue(encoded, headers, end, None)
 
@@ -150,7 +151,7 @@ class Stream(Waitable):
         self._check_sendable()
         encoded = None
         if payload is not ABSENT:
-            encoded = self._link.codec.encode_payload(payload)
+            encoded = self._link.core.encode(payload)
             self._wait_for_room(len(encoded))
         self._queue(encoded, headers, True, trailers)
 
@@ -193,7 +194,7 @@ class Stream(Waitable):
 
     def _queue(
         self,
-        encoded: str | bytes | None,
+        encoded: str | bytes | LongBytes | None,
         headers: Mapping[str, Any] | None,
         end: bool,
         trailers: Mapping[str, Any] | None,

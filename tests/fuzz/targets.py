@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from muxws_green.codecs.envelopes import envelopes_of
+from muxws_green.codecs.envelopes import bulk_of, envelopes_of
 from muxws_green.codecs.fast import FastJsonCodec
 from muxws_green.codecs.json import JsonCodec
 from muxws_green.codecs.msgpack import MsgpackCodec
@@ -113,6 +113,7 @@ def _frames(codec: ICodec, data: bytes, dialer: bool) -> str:
     core = Connection(
         codec,
         envelopes_of(codec),
+        bulk_of(codec),
         sink,
         dialer=dialer,
         max_frame_bytes=200,

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 from zope.interface import implementer
 
-from muxws_green.codecs.envelopes import envelopes_of
+from muxws_green.codecs.envelopes import bulk_of, envelopes_of
 from muxws_green.codecs.json import JsonCodec
 from muxws_green.codecs.msgpack import MsgpackCodec
 from muxws_green.errors import StreamReset
@@ -103,6 +103,7 @@ class End:
         self.core = Connection(
             codec,
             envelopes_of(codec),
+            bulk_of(codec),
             self.recorder,
             dialer=dialer,
             max_frame_bytes=cap,

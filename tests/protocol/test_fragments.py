@@ -13,7 +13,8 @@ from muxws_green.codecs.envelopes import envelopes_of
 from muxws_green.codecs.json import JsonCodec
 from muxws_green.codecs.msgpack import MsgpackCodec
 from muxws_green.errors import ProtocolError
-from muxws_green.protocol.fragments import MAX_FRAME_BYTES, Assembler, Splitter, checked_cap, split_frame
+from muxws_green.protocol.assembler import Assembler
+from muxws_green.protocol.fragments import MAX_FRAME_BYTES, Splitter, checked_cap, split_frame
 from muxws_green.protocol.frames import ABSENT, Frame
 from tests.codecs.samples import CODECS, Counting, PlainBinary, PlainText, Swelling, as_received, messages
 from tests.shared import shared_dir

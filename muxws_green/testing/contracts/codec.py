@@ -1,4 +1,4 @@
-"""What every `ICodec` promises, and those that also offer `IEnvelopeCodec`."""
+"""What every `ICodec` promises, and those that also offer `IEnvelopeCodec` and `IBulkCodec`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, Final, cast
 
-from muxws_green.codecs.envelopes import envelopes_of
+from muxws_green.codecs.envelopes import bulk_of, envelopes_of
 from muxws_green.errors import ProtocolError
-from muxws_green.interfaces import ICodec, IEnvelopeCodec
+from muxws_green.interfaces import IBulkCodec, ICodec, IEnvelopeCodec
 from muxws_green.protocol.frames import ABSENT, Frame, to_mapping
 from muxws_green.testing.contracts.promises import expect, keep, raised
 
@@ -46,12 +46,16 @@ _PAYLOADS: Final[tuple[Any, ...]] = (
 #: What no message is, whatever it is encoded to.
 _NO_FRAMES: Final[tuple[Any, ...]] = (None, 1, [], "open", {})
 
+#: Lengths of bytes on both sides of where their header changes.
+_LENGTHS: Final = (60, 1, 255, 256, 65_535, 65_536, 200_000)
+
 #: How long the fragments are.
 _PIECE = 7
 
 
 def check_codec(codec: ICodec) -> None:
-    """Check that a codec keeps the contract of `ICodec`, and that of `IEnvelopeCodec` where it has all its operations.
+    """Check that a codec keeps the contract of `ICodec`, and those of `IEnvelopeCodec` and `IBulkCodec` where it has
+    all of their operations.
 
     Args:
         codec: The codec. It may refuse values that JSON does not have, but not change them.
@@ -62,6 +66,8 @@ def check_codec(codec: ICodec) -> None:
     keep(PROMISES, lambda: nullcontext(codec))
     if codec is envelopes_of(codec):  # type: ignore[comparison-overlap]
         keep(ENVELOPE_PROMISES, lambda: nullcontext(codec))
+    if bulk_of(codec) is not None:
+        keep(BULK_PROMISES, lambda: nullcontext(codec))
 
 
 def _frames() -> Iterator[Frame]:
@@ -333,6 +339,52 @@ def unwraps_garbage(codec: ICodec) -> None:
             raised(ProtocolError, partial(envelopes.unwrap, message), f"unwrap of {_short(message)}")
 
 
+def bytes_need_no_encoding(codec: ICodec) -> None:
+    """Encoded bytes are what bytes_header makes, and the bytes themselves."""
+    bulk = cast("IBulkCodec", codec)
+    for length in _LENGTHS:
+        body = b"\xc4" * length
+        expect(bulk.bytes_header(length) + body == codec.encode_payload(body), f"{length} bytes are encoded otherwise")
+
+
+def finds_pieces(codec: ICodec) -> None:
+    """What unwrap_fragment finds in a message is what unwrap finds, and nothing else stands there."""
+    envelopes, bulk = cast("IEnvelopeCodec", codec), cast("IBulkCodec", codec)
+    for piece in (b"", *(b"\xc4" * length for length in _LENGTHS)):
+        for headers, end, trailers in ((None, False, None), ({"a": 1}, False, None), (None, True, {"b": 2})):
+            for more in (True, False):
+                message = envelopes.wrap_fragment("data", 2**31 - 1, piece, more, headers, end, trailers)
+                _agrees(envelopes, bulk, message)
+                if len(piece) == _LENGTHS[0]:
+                    for damaged in _damaged(message):
+                        _agrees(envelopes, bulk, cast("bytes", damaged))
+    for frame in (*_frames(), *_fragments(codec)):
+        _agrees(envelopes, bulk, cast("bytes", codec.encode(frame)))
+
+
+def _agrees(envelopes: IEnvelopeCodec, bulk: IBulkCodec, message: bytes) -> None:
+    found = bulk.unwrap_fragment(memoryview(message))
+    if found is not None:
+        kind, stream, piece = found
+        fields = {"type": kind, "stream": stream, "fragment": bytes(piece), "more": True}
+        expect(envelopes.unwrap(message) == fields, f"{_short(fields)} was found in {_short(message)}")
+
+
+def joins_pieces(codec: ICodec) -> None:
+    """decode_pieces gives what decode_payload gives of all of them, views or not, and raises what it raises."""
+    bulk = cast("IBulkCodec", codec)
+    for value in (*_PAYLOADS, *(b"\xc4" * length for length in _LENGTHS)):
+        encoded = cast("bytes", codec.encode_payload(value))
+        for size in (1, 7, 4_096, len(encoded)):
+            pieces = [encoded[at : at + size] for at in range(0, len(encoded), size)]
+            views: list[bytes | memoryview] = [memoryview(piece) for piece in pieces]
+            for given in (pieces, views, [*pieces, b""]):
+                back = bulk.decode_pieces(given)
+                expect(_same(back, codec.decode_payload(encoded)), f"{_short(value)} became {_short(back)}")
+        for damaged in (encoded + b"\xc4", encoded[:-1]):
+            raised(ProtocolError, partial(bulk.decode_pieces, [damaged]), f"decode_pieces of {_short(damaged)}")
+
+
 def _same(one: Any, other: Any) -> bool:
     """Equal, and of the same types all the way down; True is not 1."""
     if type(one) is not type(other):
@@ -366,6 +418,9 @@ PROMISES: Final = (
     drops_unknown_fields,
     keeps_no_values,
 )
+
+#: What a codec with operations for long bytes is tried on besides.
+BULK_PROMISES: Final = (bytes_need_no_encoding, finds_pieces, joins_pieces)
 
 #: What a codec with envelope operations is tried on besides.
 ENVELOPE_PROMISES: Final = (envelopes_are_messages, fragments_are_messages, unwraps, unwraps_garbage)

@@ -298,6 +298,37 @@ class UnwrapsBadly(JsonCodec):
         return JsonCodec().decode(message)
 
 
+@breaks(DOUBLES, suite.bytes_need_no_encoding, "255 bytes are encoded otherwise")
+class HasLongHeaders(MsgpackCodec):
+    def bytes_header(self, length):
+        return super().bytes_header(length) if length < 255 else b"\xc6" + length.to_bytes(4, "big")
+
+
+@breaks(DOUBLES, suite.finds_pieces, "was found in")
+class SeesNoEnd(MsgpackCodec):
+    def unwrap_fragment(self, message):
+        fields = self.unwrap(bytes(message))
+        if fields.get("type") != "data" or type(fields.get("fragment")) is not bytes:
+            return None
+        return "data", fields["stream"], memoryview(fields["fragment"])
+
+
+@breaks(DOUBLES, suite.joins_pieces, "became")
+class ForgetsTheFirst(MsgpackCodec):
+    def decode_pieces(self, pieces):
+        value = super().decode_pieces(pieces)
+        return value[1:] if type(value) is bytes else value
+
+
+@breaks(DOUBLES, suite.joins_pieces, "did not raise")
+class TakesMore(MsgpackCodec):
+    def decode_pieces(self, pieces):
+        joined = b"".join(pieces)
+        return self.decode_payload(
+            joined[: 5 + int.from_bytes(joined[1:5], "big")] if joined[:1] == b"\xc6" else joined
+        )
+
+
 @pytest.mark.parametrize("codec", [JsonCodec(), MsgpackCodec(), Plain()], ids=lambda codec: codec.name)
 def test_a_good_codec_keeps_it(codec):
     check_codec(codec)
@@ -309,7 +340,7 @@ def test_a_broken_double_is_rejected(promise, double, complaint):
 
 
 def test_every_promise_has_a_double_that_breaks_it():
-    assert_all_are_broken((*suite.PROMISES, *suite.ENVELOPE_PROMISES), DOUBLES)
+    assert_all_are_broken((*suite.PROMISES, *suite.ENVELOPE_PROMISES, *suite.BULK_PROMISES), DOUBLES)
 
 
 def test_frames_of_every_field_are_tried():

@@ -1,0 +1,75 @@
+"""Putting the fragments of a payload together again (PROTOCOL §5). Pure."""
+
+from __future__ import annotations
+
+from muxws_green.errors import ProtocolError
+
+#: Fragments that are shorter are copied together; each object of its own costs some dozens of bytes.
+LONG_PIECE_BYTES = 4_096
+
+
+class Assembler:
+    """Collects the fragments of one payload.
+
+    Long ones are kept as they came, short ones in one run of bytes: a remote that sends very short ones makes nothing
+    grow faster. Of a view only what it shows is counted, so it is kept where that is most of what it keeps alive.
+    """
+
+    __slots__ = ("_pieces", "_run", "_text", "byte_length")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes | memoryview] = []
+        #: What stands behind the pieces.
+        self._run = bytearray()
+        #: Bytes collected so far; UTF-8 if text.
+        self.byte_length = 0
+        #: None while no fragment has come.
+        self._text: bool | None = None
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a fragment, be it empty, has come since the last `join` or `clear`."""
+        return self._text is not None
+
+    def add(self, piece: str | bytes | memoryview) -> None:
+        """Append one fragment. What a view shows must not change any more.
+
+        Raises:
+            ProtocolError: The fragments of one payload mix text and bytes.
+        """
+        text = isinstance(piece, str)
+        if self._text is None:
+            self._text = text
+        elif text is not self._text:
+            raise ProtocolError("the fragments of one payload mix text and bytes")
+        # A lone surrogate may stand in a fragment; whether it may stand in a payload is the codec's to say.
+        data = piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
+        self.byte_length += len(data)
+        if len(data) < LONG_PIECE_BYTES:
+            self._run += data
+            return
+        if self._run:
+            self._pieces.append(bytes(self._run))
+            self._run.clear()
+        if isinstance(data, memoryview) and 2 * len(data) < memoryview(data.obj).nbytes:
+            data = bytes(data)
+        self._pieces.append(data)
+
+    def take(self) -> list[bytes | memoryview]:
+        """The encoded payload of a binary codec in pieces, at least one; what was collected is let go."""
+        pieces = [*self._pieces, bytes(self._run)]
+        self.clear()
+        return pieces
+
+    def join(self) -> str | bytes:
+        """The encoded payload, str if its fragments were; what was collected is let go."""
+        collected, text = b"".join((*self._pieces, self._run)), self._text
+        self.clear()
+        return collected.decode("utf-8", "surrogatepass") if text else collected
+
+    def clear(self) -> None:
+        """Let go of what was collected."""
+        self._pieces.clear()
+        self._run = bytearray()
+        self.byte_length = 0
+        self._text = None
