@@ -64,7 +64,8 @@ class Lanes:
         #: The part of `queued_bytes` that is whole frames.
         self.whole_bytes = 0
         self._has_leader = False
-        self._control: list[bytes] = []
+        #: Connection-level frames; None where none waits.
+        self._control: list[bytes] | None = None
         #: Lanes whose next frame is whole, or an `open` of which nothing has left.
         self._whole: deque[Lane] = deque()
         #: Lanes whose next frame is any other fragment.
@@ -99,6 +100,8 @@ class Lanes:
 
     def put_control(self, message: bytes) -> None:
         """Queue a connection-level frame behind the others of its kind."""
+        if self._control is None:
+            self._control = []
         self._control.append(message)
 
     def put(self, lane: Lane, item: bytes | Splitter, size: int) -> None:
@@ -158,7 +161,7 @@ class Lanes:
             lane.queued_bytes = 0
             lane.open_unsent = False
         self._has_leader = False
-        self._control.clear()
+        self._control = None
         self._whole.clear()
         self._bulk.clear()
         self.queued_bytes = self.whole_bytes = 0
@@ -166,17 +169,18 @@ class Lanes:
     def take_batch(self) -> tuple[list[bytes], list[Lane]]:
         """The messages that are to leave next, and the lanes whose fragment could not be built (`Lane.failure`)."""
         failed: list[Lane] = []
-        control, self._control = self._control, []
+        control, self._control = self._control, None
         if not self._has_leader:
-            room = BATCH_BYTES - sum(map(len, control)) if control else BATCH_BYTES
-            self._take(control, room, failed)
-            return control, failed
+            batch, room = [], BATCH_BYTES
+            if control is not None:
+                batch, room = control, BATCH_BYTES - sum(map(len, control))
+            self._take(batch, room, failed)
+            return batch, failed
         self._has_leader = False
-        batch: list[bytes] = []
+        leader: list[bytes] = []
         # The least room there is, hence one frame; it makes a batch with those that had to wait for it.
-        self._take(batch, 1, failed)
-        batch += control
-        return batch, failed
+        self._take(leader, 1, failed)
+        return leader + (control or []), failed
 
     def _take(self, batch: list[bytes], room: int, failed: list[Lane]) -> None:
         opening: Lane | None = None

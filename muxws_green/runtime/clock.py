@@ -32,33 +32,25 @@ def check_seconds(seconds: float) -> float:
 class Timer:
     """One call of `GeventClock.call_later` that is still to come; belongs to the thread that made it."""
 
-    __slots__ = ("_callback", "_watcher")
+    __slots__ = ("_watcher",)
 
     def __init__(self, seconds: float, callback: Callable[[], object]) -> None:
-        self._callback: Callable[[], object] | None = callback
         loop = get_hub().loop
         if seconds:
             # The loop counts from the time that it read at the start of its turn. After a turn that took long, a
             # timer counted from there would fire early.
             loop.update_now()
             self._watcher: Any = loop.timer(seconds)
-            self._watcher.start(self._fire)
+            self._watcher.start(callback)
         else:
-            self._watcher = loop.run_callback(self._fire)
-
-    def _fire(self) -> None:
-        callback = self._callback
-        # A watcher that has been closed calls nobody.
-        assert callback is not None
-        self.cancel()
-        callback()
+            self._watcher = loop.run_callback(callback)
 
     def cancel(self) -> None:
         """Make sure that the callback does not run any more; any number of times, also after it ran."""
-        if self._callback is not None:
-            self._callback = None
-            self._watcher.close()
-            self._watcher = None
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            # One that has been closed calls nobody.
+            watcher.close()
 
 
 @implementer(ITimerHandle)

@@ -62,7 +62,7 @@ class Callbacks:
             self._start()
 
     def _start(self) -> None:
-        self._greenlet = OwnGreenlet(f"callbacks {self._of.id}", self._run)
+        self._greenlet = OwnGreenlet(f"callbacks {self._of.id}", Callbacks._run, self)
         # Also told of a greenlet that was killed before it started and so never ran.
         self._greenlet.rawlink(self._ended)
         self._greenlet.start()

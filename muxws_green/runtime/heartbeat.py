@@ -15,7 +15,7 @@ from muxws_green.interfaces import IHeartbeat, IHeartbeatPolicy
 from muxws_green.protocol.liveness import Outflow
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.pings import new_nonce
-from muxws_green.runtime.waiting import WaitList
+from muxws_green.runtime.waiting import Doorbell
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -38,9 +38,10 @@ class Heartbeat:
         self._policy = policy
         self._clock = link.clock
         self._beat: IHeartbeat | None = None
-        self._outflow = Outflow()
+        #: None before the first ping.
+        self._outflow: Outflow | None = None
         self._greenlet: OwnGreenlet | None = None
-        self._look = WaitList(link.parking, counted=False)
+        self._look = Doorbell(link.parking.hub)
         self._rests = False
         self._pings_queued = 0
         self._seen_bytes = 0
@@ -58,13 +59,13 @@ class Heartbeat:
             if not isinstance(error, Exception):
                 raise
             return
-        self._greenlet = OwnGreenlet(f"heartbeat {self._link.id}", self._run)
+        self._greenlet = OwnGreenlet(f"heartbeat {self._link.id}", Heartbeat._run, self)
         self._greenlet.rawlink(self._link.left)
         self._greenlet.start()
 
     def stop(self) -> None:
         """The connection is over: let the greenlet end. Never switches."""
-        self._look.wake()
+        self._look.ring()
 
     def received(self) -> None:
         """The reader has messages."""
@@ -88,8 +89,8 @@ class Heartbeat:
         if frames > self._pings_queued:
             self._beat.sent(now)
         self._pings_queued = 0
-        if self._outflow.follows:
-            self._note_outflow(now)
+        if self._outflow is not None and self._outflow.follows:
+            self._note_outflow(now, self._outflow)
         if self._rests:
             self._stir()
 
@@ -101,7 +102,7 @@ class Heartbeat:
 
     def _stir(self) -> None:
         self._rests = False
-        self._look.wake()
+        self._look.ring()
 
     def _run(self) -> None:
         link = self._link
@@ -131,7 +132,10 @@ class Heartbeat:
             self._ping(nonce, now, beat)
         due = beat.due()
         self._rests = due is None
-        self._look.wait(None if due is None else self._outflow.look_at(now, due))
+        if due is None:
+            self._look.rest()
+        else:
+            self._look.rest_until(due if self._outflow is None else self._outflow.look_at(now, due), self._clock)
         return link.cause is not None
 
     def _ping(self, nonce: str, now: float, beat: IHeartbeat) -> None:
@@ -139,7 +143,8 @@ class Heartbeat:
         if not link.is_alive:
             return
         due = beat.due()
-        self._outflow.queued(
+        outflow = self._outflow = self._outflow or Outflow()
+        outflow.queued(
             now,
             now if due is None else due,
             transport.received_bytes,
@@ -161,13 +166,13 @@ class Heartbeat:
             beat.received(now)
         if self._link.intake.paused:
             beat.leaving(now)
-        if self._outflow.follows:
-            self._note_outflow(now)
+        if self._outflow is not None and self._outflow.follows:
+            self._note_outflow(now, self._outflow)
 
-    def _note_outflow(self, now: float) -> None:
+    def _note_outflow(self, now: float, outflow: Outflow) -> None:
         beat, transport = self._beat, self._link.transport
         assert beat is not None
-        if self._outflow.moved(transport.received_bytes, transport.sent_bytes, transport.unacknowledged()):
+        if outflow.moved(transport.received_bytes, transport.sent_bytes, transport.unacknowledged()):
             beat.leaving(now)
 
     def _bury(self) -> bool:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from gevent import Greenlet, get_hub
 from gevent.hub import Hub
@@ -51,9 +51,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Home:
-    """The hub and the process of the greenlet that made it."""
+    """The hub and the process of the greenlet that made it. Peers share one (`home`)."""
 
-    __slots__ = ("_forks", "hub")
+    __slots__ = ("__weakref__", "_forks", "hub")
 
     def __init__(self) -> None:
         self.hub: Hub = get_hub()
@@ -124,3 +124,16 @@ class Home:
         # Spawned over there: a greenlet belongs to the hub of the thread that makes it.
         self.hub.loop.run_callback_threadsafe(Greenlet.spawn, run)
         return future
+
+
+_latest: ref[Home] | None = None
+
+
+def home() -> Home:
+    """The caller's: the one that was asked for last, where that is it."""
+    global _latest
+    known = None if _latest is None else _latest()
+    if known is None or not known.here:
+        known = Home()
+        _latest = ref(known)
+    return known

@@ -145,7 +145,8 @@ class Intake:
         self.paused = False
         #: The streams that hold something, for the inboxes to note themselves.
         self.holders: dict[Inbox, None] = {}
-        self._resume = WaitList(parking, counted=False)
+        #: Where the reader waits during a pause; None before the first.
+        self._resume: WaitList | None = None
         self._closed = False
 
     def overfilled(self, inbox: Inbox, size: int) -> None:
@@ -158,7 +159,7 @@ class Intake:
         """Something of `inbox` has been consumed or dropped during a pause."""
         inbox.taken_at = self.parking.clock.now()
         if self.held_bytes <= self.soft_bytes // 2 or self._biggest() is not inbox:
-            self._resume.wake()
+            self._go_on()
 
     def pause(self) -> None:
         """Wait while too much is held; called by the reader between reads."""
@@ -169,10 +170,11 @@ class Intake:
         told = parking.on_park
         parking.on_park = self._reconsider
         began = parking.clock.now()
+        resume = self._resume = self._resume or WaitList(parking, counted=False)
         try:
             while self.held_bytes > self.soft_bytes // 2 and not self._closed and not self._is_waited_for():
                 until = self._patience(began)
-                if not self._resume.wait(until) and parking.clock.now() >= self._patience(began):
+                if not resume.wait(until) and parking.clock.now() >= self._patience(began):
                     # Everybody else has waited long enough: whoever holds most pays, and reading goes on.
                     self._end_biggest(f"nothing was consumed for {self.pause_timeout} s")
                     if self.held_bytes <= self.soft_bytes:
@@ -184,7 +186,7 @@ class Intake:
     def close(self) -> None:
         """The connection is over: a paused reader goes on, to find that out."""
         self._closed = True
-        self._resume.wake()
+        self._go_on()
 
     def _patience(self, began: float) -> float:
         """Until when the stream holding most may go on doing so, in a pause that began at `began`."""
@@ -205,6 +207,11 @@ class Intake:
 
     def _reconsider(self) -> None:
         if self._is_waited_for():
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Let a paused reader look again."""
+        if self._resume is not None:
             self._resume.wake()
 
     def _end_biggest(self, why: str) -> None:

@@ -1,8 +1,8 @@
 """One socket's life: its reader, its writer, and the one way in which everything about it ends.
 
-A `Peer` has one link at a time; a dialer's next socket is a new link. The reader judges what arrives and never writes;
-the writer is the only greenlet that writes bytes. Whatever ends either of them, the heartbeat or the socket goes
-through `terminate`, which runs once: its body never switches, so that no kill and no timeout can cut it in half.
+A `Peer` has one link at a time; a dialer's next socket is a new link. What its reader and its writer do is in `loops`.
+Whatever ends either of them, the heartbeat or the socket goes through `terminate`, which runs once: its body never
+switches, so that no kill and no timeout can cut it in half.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import gevent
 from gevent import getcurrent
 from greenlet import GreenletExit, greenlet
 
 from muxws_green.codecs.envelopes import bulk_of, envelopes_of
 from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode
 from muxws_green.interfaces import ITransport
-from muxws_green.protocol.connection import Connection, Violation
-from muxws_green.protocol.lanes import BATCH_BYTES
+from muxws_green.protocol.connection import Connection
 from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames
 from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
-from muxws_green.runtime.home import Home, disown_in_children
+from muxws_green.runtime.home import Home
 from muxws_green.runtime.hooks import Hooks
 from muxws_green.runtime.inbound import Inbound
 from muxws_green.runtime.inbox import Intake
+from muxws_green.runtime.loops import read, write
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.outlet import Outlet
 from muxws_green.runtime.parting import Parting
@@ -70,9 +69,9 @@ class Link:
 
     __slots__ = (
         "__weakref__",
-        "_failing",
-        "_nudged",
         "_over",
+        "_parting",
+        "_pings",
         "_reader",
         "_served_in",
         "_serving",
@@ -83,17 +82,17 @@ class Link:
         "clock",
         "codec",
         "core",
+        "failing",
         "heartbeat",
         "home",
         "hooks",
         "id",
         "intake",
+        "nudged",
         "options",
         "outlet",
         "owner",
         "parking",
-        "parting",
-        "pings",
         "stats",
         "transport",
     )
@@ -128,7 +127,6 @@ class Link:
             send_buffer_bytes=options.send_buffer_bytes,
         )
         self.outlet = Outlet(self.parking, self.core.lanes)
-        self.pings = Pings(self.parking)
         self.stats = LinkStats()
         #: What ended the socket; None while it lives.
         self.cause: ConnectionClosed | None = None
@@ -137,31 +135,50 @@ class Link:
         self._served_in: greenlet | None = None
         self._serving = False
         self._writer: OwnGreenlet | None = None
-        self._work = Doorbell(home.hub)
-        self._over = WaitList(self.parking)
-        self._nudged = False
-        self.parting = Parting(self)
-        self._failing = False
+        # What most connections never need, and an idle one does without, is made when it is.
+        self._work: Doorbell | None = None
+        self._over: WaitList | None = None
+        self._parting: Parting | None = None
+        self._pings: Pings | None = None
+        #: The transport has something of its own to write.
+        self.nudged = False
+        #: The remote broke a rule, or it is over: nothing that arrives matters any more.
+        self.failing = False
         self.heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
         self.parking.on_park = self.start_reading
         self._watch = options.clock.watch(transport.unacknowledged)
         transport.attach(self._nudge)
-        disown_in_children(self)
 
     def __repr__(self) -> str:
         return f"<Link {self.id} {'open' if self.cause is None else repr(self.cause)}>"
 
     @property
+    def serves_caller(self) -> bool:
+        """Whether its reader is whoever has called `serve`."""
+        return self._served_in is not None
+
+    @property
     def is_alive(self) -> bool:
         """Whether the socket is open and nothing has gone wrong on it."""
-        return self.cause is None and not self._failing
+        return self.cause is None and not self.failing
 
     @property
     def last_round_trip(self) -> float | None:
         """Seconds of the last answered ping of anybody's; None before the first."""
-        if self.pings.last_round_trip is None and self.heartbeat is not None:
-            return self.heartbeat.last_round_trip
-        return self.pings.last_round_trip
+        asked_for = None if self._pings is None else self._pings.last_round_trip
+        return self.heartbeat.last_round_trip if asked_for is None and self.heartbeat is not None else asked_for
+
+    @property
+    def parting(self) -> Parting:
+        """How it ends in words."""
+        self._parting = self._parting or Parting(self)
+        return self._parting
+
+    @property
+    def pings(self) -> Pings:
+        """The pings that somebody has asked for."""
+        self._pings = self._pings or Pings(self.parking)
+        return self._pings
 
     def counts(self) -> LinkStats:
         """What has been counted up to now."""
@@ -171,7 +188,7 @@ class Link:
         stats.late_frames = self.core.late_frames
         return stats
 
-    # Reading
+    # Its greenlets
 
     def start_reading(self) -> None:
         """Have a greenlet of ours read, unless somebody does already."""
@@ -179,7 +196,7 @@ class Link:
             return
         self._serving = True
         self.parking.on_park = None
-        self._reader = self.begin("reader", self._read)
+        self._reader = self.begin("reader", read, self)
         self._start_heartbeat()
 
     def serve(self) -> None:
@@ -192,7 +209,7 @@ class Link:
             self._start_heartbeat()
             self._served_in = getcurrent()
             try:
-                self._read()
+                read(self)
             finally:
                 self._served_in = None
             # After a broken WebSocket rule there is nothing to read while the farewell leaves.
@@ -218,134 +235,47 @@ class Link:
         else:
             self.home.run_here(call)
 
-    def begin(self, job: str, run: Callable[..., None], *arguments: Any) -> OwnGreenlet:
-        """Start one of the connection's greenlets."""
-        own = OwnGreenlet(f"{job} {self.id}", run, *arguments)
+    def begin(self, job: str, function: Callable[..., None], of: object, *arguments: Any) -> OwnGreenlet:
+        """Start one of the connection's greenlets, for `function(of, *arguments)`."""
+        own = OwnGreenlet(f"{job} {self.id}", function, of, *arguments)
         own.rawlink(self.left)
         own.start()
         return own
 
     def left(self, own: OwnGreenlet) -> None:
         """One of the connection's greenlets has ended. One that was killed before it ran had no chance to say so."""
-        if self.is_alive and self.parting.cause is None:
+        if self.is_alive and (self._parting is None or self._parting.cause is None):
             self.crashed(own.name.partition(" ")[0], GreenletExit("killed before it ran"))
 
     def wait_until_over(self, until: float | None = None) -> None:
         """Wait until the socket is gone, or for the clock's time `until`."""
-        while self.cause is None and self._over.wait(until):
+        over = self._over = self._over or WaitList(self.parking)
+        while self.cause is None and over.wait(until):
             pass
 
     def _start_heartbeat(self) -> None:
         if self.heartbeat is not None:
             self.heartbeat.start()
 
-    def _read(self) -> None:
-        try:
-            self._read_on()
-        except ConnectionClosed as closed:
-            self._read_ended(closed)
-        except BaseException as error:
-            # Whoever killed the reader, or whatever fault of ours this is: the connection must not outlive it in
-            # silence.
-            served = self._served_in is not None
-            self.crashed("reader", error, tell=not served)
-            if served or not isinstance(error, Exception):
-                # What is thrown into the caller of `serve` comes out of it.
-                raise
-
-    def _read_on(self) -> None:
-        transport, core, stats, intake, heartbeat = self.transport, self.core, self.stats, self.intake, self.heartbeat
-        while True:
-            messages = transport.receive()
-            if self.cause is not None:
-                return
-            if heartbeat is not None:
-                heartbeat.received()
-            if self._failing:
-                continue
-            stats.frames_received += len(messages)
-            core.observer = self._show_received if self.hooks.watching else None
-            try:
-                for message in messages:
-                    core.receive(message)
-                    if self._failing:
-                        break
-            except Violation as violation:
-                self._violated(violation)
-                continue
-            # Nothing of it is kept while the remote is silent.
-            del messages
-            if intake.held_bytes > intake.soft_bytes:
-                intake.pause()
-                if heartbeat is not None:
-                    heartbeat.resumed()
-
-    def _read_ended(self, closed: ConnectionClosed) -> None:
-        """The transport has nothing more: the remote closed, the socket died, or a WebSocket rule was broken."""
-        if closed.code in (1002, 1007, 1009) and self.transport.violated:
-            self.fail(closed, closed.code, closed.reason)
-        else:
-            self.terminate(closed)
-
-    def _violated(self, violation: Violation) -> None:
-        code = violation.close_code
-        self.fail(ConnectionClosed(violation.reason, code=code, reason=violation.reason), code, violation.reason)
-        logger.warning("muxws conn=%s connection-level protocol error: %s", self.id, violation.reason)
-
-    # Writing
-
     def wake_writer(self) -> None:
         """Something has been queued."""
-        if self._work.resting:
-            self._work.ring()
-        elif self._writer is None and self.cause is None:
-            self._writer = self.begin("writer", self._write)
+        work = self._work
+        if work is None:
+            if self.cause is None:
+                self._work = Doorbell(self.home.hub)
+                self._writer = self.begin("writer", write, self, self._work)
+        elif work.resting:
+            work.ring()
 
     @property
     def writer_rests(self) -> bool:
         """Whether the writer has written all there was."""
-        return self._work.resting
+        return self._work is None or self._work.resting
 
     def _nudge(self) -> None:
         """The transport has something of its own to write."""
-        self._nudged = True
+        self.nudged = True
         self.wake_writer()
-
-    def _write(self) -> None:
-        try:
-            self._write_on()
-        except ConnectionClosed as closed:
-            self.terminate(closed)
-        except BaseException as error:
-            # As for the reader: one of two loops must not end alone.
-            self.crashed("writer", error)
-            if not isinstance(error, Exception):
-                raise
-
-    def _write_on(self) -> None:
-        transport, core, outlet, stats = self.transport, self.core, self.outlet, self.stats
-        binary, heartbeat, parting = self.codec.binary, self.heartbeat, self.parting
-        yielded_at = transport.sent_bytes
-        while self.cause is None:
-            batch = core.take_batch()
-            if batch or self._nudged:
-                self._nudged = False
-                if batch and self.hooks.watching:
-                    self.hooks.sent(self.id, batch, core.envelopes, binary)
-                transport.send(batch, binary)
-                stats.frames_sent += len(batch)
-                if heartbeat is not None and batch:
-                    heartbeat.sent(len(batch))
-                outlet.batch_left()
-                if transport.sent_bytes - yielded_at >= BATCH_BYTES:
-                    # A remote that reads as fast as this writes would leave no turn to anybody else.
-                    yielded_at = transport.sent_bytes
-                    gevent.sleep(0)
-            elif parting.farewell_due:
-                parting.say_farewell(transport)
-            else:
-                parting.progress.wake()
-                self._work.rest()
 
     def crashed(self, who: str, error: BaseException, *, tell: bool = True) -> None:
         """One of the connection's greenlets was killed or has failed: the others must not go on without it.
@@ -362,8 +292,16 @@ class Link:
         if tell and isinstance(error, Exception):
             logger.error("muxws conn=%s %s", self.id, text, exc_info=error)
 
-    def _show_received(self, envelope: Mapping[str, Any], size: int) -> None:
+    def show_received(self, envelope: Mapping[str, Any], size: int) -> None:
+        """Show a frame of the remote's to whoever watches."""
         self.hooks.frame(self.id, "rx", envelope, size)
+
+    def say_farewell(self) -> bool:
+        """Write the close frame that a parting has announced, for the writer. False where none is due."""
+        if self._parting is None or not self._parting.farewell_due:
+            return False
+        self._parting.say_farewell(self.transport)
+        return True
 
     # Opening
 
@@ -395,11 +333,12 @@ class Link:
         """
         if self.cause is not None:
             return
-        self.cause = cause = self.parting.cause or cause
+        self.cause = cause = (self._parting and self._parting.cause) or cause
         forget_frames(cause)
-        self._failing = True
+        self.failing = True
         self._fail_streams(cause)
-        self.pings.fail(cause)
+        if self._pings is not None:
+            self._pings.fail(cause)
         self.outlet.close()
         self.intake.close()
         if self.heartbeat is not None:
@@ -409,9 +348,11 @@ class Link:
             self.transport.abort(abort_code)
         except Exception as error:  # a transport of somebody else's must not keep the rest from ending
             failure = error
-        self._work.ring()
-        self.parting.progress.wake()
-        self._over.wake()
+        if self._work is not None:
+            self._work.ring()
+        self.show_progress()
+        if self._over is not None:
+            self._over.wake()
         self._watch.cancel()
         self.owner._link_ended(self)
         if failure is not None:
@@ -422,7 +363,7 @@ class Link:
         if self.cause is not None:
             return
         self.cause = ConnectionClosed("this process was forked from the one that owns the connection")
-        self._failing = True
+        self.failing = True
         self.core.die()
         self._watch.cancel()
         if self.heartbeat is not None:
@@ -446,17 +387,23 @@ class Link:
         """
         if not self.is_alive:
             return
-        self._failing = True
+        self.failing = True
         self._fail_streams(cause)
-        self.pings.fail(cause)
+        if self._pings is not None:
+            self._pings.fail(cause)
         self.outlet.close()
         self.intake.close()
         self.parting.begin_for_fault(cause, code, reason)
 
     def stream_closed(self, live: LiveStream) -> None:
         """A stream has closed: a drain or a sender may have waited for that."""
-        self.parting.progress.wake()
+        self.show_progress()
         self.outlet.stream_closed(live)
+
+    def show_progress(self) -> None:
+        """Something that a parting may wait for has happened."""
+        if self._parting is not None:
+            self._parting.progress.wake()
 
     def handler_ended(self, live: LiveStream) -> None:
         """The handler of a stream has ended."""

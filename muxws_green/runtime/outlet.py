@@ -29,8 +29,9 @@ class Outlet:
     def __init__(self, parking: Parking, lanes: Lanes) -> None:
         self._parking = parking
         self._lanes = lanes
-        self._small = WaitList(parking, sending=True)
-        self._big = WaitList(parking, sending=True)
+        #: Those who wait for room in the connection; None where nobody ever did.
+        self._small: WaitList | None = None
+        self._big: WaitList | None = None
         self._of_lane: dict[LiveStream, WaitList] = {}
         self._unyielded = 0
         self._closed = False
@@ -75,7 +76,11 @@ class Outlet:
                 if waits is None:
                     waits = self._of_lane[live] = WaitList(self._parking, sending=True)
                 return waits
-        return self._small if whole else self._big
+        if whole:
+            self._small = self._small or WaitList(self._parking, sending=True)
+            return self._small
+        self._big = self._big or WaitList(self._parking, sending=True)
+        return self._big
 
     def _yield(self) -> None:
         """A loop that only sends must let the writer, and everybody else, have a turn now and then."""
@@ -89,7 +94,7 @@ class Outlet:
     def batch_left(self) -> None:
         """The writer has had its turn."""
         self._unyielded = 0
-        if self._small.waiters or self._big.waiters or self._of_lane:
+        if self._small or self._big or self._of_lane:
             self.admit()
 
     def admit(self) -> None:
@@ -109,28 +114,30 @@ class Outlet:
 
     def stream_closed(self, live: LiveStream) -> None:
         """A stream is over: its senders find that out, and what it had queued may have made room. Never switches."""
-        if not (self._small.waiters or self._big.waiters or self._of_lane):
+        if not (self._small or self._big or self._of_lane):
             return
         waits = self._of_lane.pop(live, None)
         if waits is not None:
             waits.wake()
-        for shared in (self._small, self._big):
-            if shared:
-                shared.wake_about(live)
+        for shared in self._shared():
+            shared.wake_about(live)
         self.admit()
 
     def open_no_more(self) -> None:
         """One side is going away: those who wait for room to open a stream find that out. Never switches."""
         self._going_away = True
-        for shared in (self._small, self._big):
+        for shared in self._shared():
             shared.wake_about(None)
 
     def is_awaited(self, live: LiveStream) -> bool:
         """Whether somebody waits to send on this stream."""
-        return bool(self._of_lane.get(live)) or self._small.is_about(live) or self._big.is_about(live)
+        return bool(self._of_lane.get(live)) or any(shared.is_about(live) for shared in self._shared())
 
     def close(self) -> None:
         """The connection is over: nobody waits any longer. Those who wait for room on a stream were told with it."""
         self._closed = True
-        self._small.wake()
-        self._big.wake()
+        for shared in self._shared():
+            shared.wake()
+
+    def _shared(self) -> list[WaitList]:
+        return [waits for waits in (self._small, self._big) if waits]

@@ -73,7 +73,7 @@ class Parting:
         link.core.goaway(ResetCode.PROTOCOL_ERROR, reason)
         self._farewell = (code, clip_utf8(reason, MAX_CLOSE_REASON_BYTES))
         link.wake_writer()
-        own = link.begin("parting", self._part, cause)
+        own = link.begin("parting", Parting._part, self, cause)
         # Whoever kills it ends the wait for the remote, not more.
         own.rawlink(lambda _: link.terminate(cause, abort_code=code))
 
@@ -118,7 +118,7 @@ class Parting:
     def retire(self) -> None:
         """The last stream id has been taken: say goaway, let the streams finish, close; in the background."""
         self._link.begin(
-            "retiring", self.close, ResetCode.NO_ERROR, "all stream ids are used up", RETIRING_SECONDS, 1000
+            "retiring", Parting.close, self, ResetCode.NO_ERROR, "all stream ids are used up", RETIRING_SECONDS, 1000
         )
 
     def _part(self, cause: ConnectionClosed) -> None:

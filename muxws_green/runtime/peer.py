@@ -23,7 +23,7 @@ from muxws_green.runtime.checks import check_code_and_reason
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import guarded
-from muxws_green.runtime.home import Home
+from muxws_green.runtime.home import disown_in_children, home
 from muxws_green.runtime.identity import new_connection_id
 from muxws_green.runtime.link import Link
 from muxws_green.runtime.options import Options, checked_seconds, deadline
@@ -60,7 +60,7 @@ class Peer(Registrations):
         self.close_cause: ConnectionClosed | None = None
         self._options = options
         self._dialer = dialer
-        self._home = Home()
+        self._home = home()
         self._link: Link | None = None
         self._fresh_id = True
         self._served: Link | None = None
@@ -71,6 +71,7 @@ class Peer(Registrations):
         self._finish: Callable[[], Any] = list
         #: What sockets have counted that are gone; None before there was one.
         self._past: LinkStats | None = None
+        disown_in_children(self)
 
     def __repr__(self) -> str:
         role = "dialer" if self._dialer else "acceptor"
@@ -304,12 +305,12 @@ class Peer(Registrations):
         """
         self._home.check()
         if self._dialer:
-            self._closed.wait()
+            self._done_event().wait()
             return None
         served, self._served = self._served, None
         if served is not None:
             served.serve()
-        self._closed.wait()
+        self._done_event().wait()
         finish, self._finish = self._finish, list
         return finish()
 
@@ -345,8 +346,8 @@ class Peer(Registrations):
         if self._supervisor is not None:
             self._supervisor.stop()
         link = self._link
-        if self._callbacks.is_current or (link is not None and link.runs_in(getcurrent())):
-            OwnGreenlet(f"closer {self.id}", self._close_link, ws_code, reason, drain, code).start()
+        if self._in_callback or (link is not None and link.runs_in(getcurrent())):
+            OwnGreenlet(f"closer {self.id}", Peer._close_link, self, ws_code, reason, drain, code).start()
         else:
             self._close_link(ws_code, reason, drain, code)
 
@@ -421,6 +422,13 @@ class Peer(Registrations):
             self._served = link
             self._established = True
         return link
+
+    def disown(self) -> None:
+        """In a forked child: let go of the parent's socket and dial no more. Not for applications."""
+        if self._supervisor is not None:
+            self._supervisor.disown()
+        if self._link is not None:
+            self._link.disown()
 
     def _link_ended(self, link: Link) -> None:
         """From within `Link.terminate`: never switches."""

@@ -40,11 +40,16 @@ class Registrations(Waitable):
         self._handler: tuple[StreamHandler, bool] | None = None
         self._close_callbacks: tuple[Callable[[CloseReason], object], ...] = ()
         self._reconnect_callbacks: tuple[Callable[[int, Any], object], ...] = ()
-        self._callbacks = Callbacks(self)
+        # Most peers have nobody to call, and nobody who waits for their end.
+        self._callbacks: Callbacks | None = None
         self._final: CloseReason | None = None
-        self._closed = Event()
+        self._closed: Event | None = None
 
     def _done_event(self) -> Event:
+        if self._closed is None:
+            self._closed = Event()
+            if self._final is not None:
+                self._closed.set()
         return self._closed
 
     @overload
@@ -140,10 +145,20 @@ class Registrations(Waitable):
             return
         if not reason.will_retry:
             self._final = reason
-            self._closed.set()
+            if self._closed is not None:
+                self._closed.set()
         for callback in self._close_callbacks:
-            self._callbacks.add(lambda callback=callback: callback(reason))  # type: ignore[misc]
+            self._call_back(lambda callback=callback: callback(reason))  # type: ignore[misc]
 
     def _report_reconnect(self, attempt: int) -> None:
         for callback in self._reconnect_callbacks:
-            self._callbacks.add(lambda callback=callback: callback(attempt, self))  # type: ignore[misc]
+            self._call_back(lambda callback=callback: callback(attempt, self))  # type: ignore[misc]
+
+    def _call_back(self, callback: Callable[[], object]) -> None:
+        self._callbacks = self._callbacks or Callbacks(self)
+        self._callbacks.add(callback)
+
+    @property
+    def _in_callback(self) -> bool:
+        """Whether the caller is a callback of this peer."""
+        return self._callbacks is not None and self._callbacks.is_current

@@ -13,6 +13,7 @@ from gevent import getcurrent
 from muxws_green.errors import ConnectionClosed, ResetCode
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.options import checked_seconds
+from muxws_green.runtime.parting import Parting
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -60,6 +61,8 @@ class Session:
         link.home.check()
         seconds = checked_seconds("drain", drain) or 0.0
         if link.runs_in(getcurrent()):
-            OwnGreenlet(f"closer {link.id}", link.parting.close, ResetCode.NO_ERROR, None, seconds, 1000).start()
+            OwnGreenlet(
+                f"closer {link.id}", Parting.close, link.parting, ResetCode.NO_ERROR, None, seconds, 1000
+            ).start()
         else:
             link.parting.close(ResetCode.NO_ERROR, None, seconds, 1000)

@@ -22,10 +22,9 @@ from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames, guarded
-from muxws_green.runtime.home import disown_in_children
 from muxws_green.runtime.options import check_callable, check_methods
 from muxws_green.runtime.session import Session
-from muxws_green.runtime.waiting import Parking, WaitList
+from muxws_green.runtime.waiting import Doorbell, Parking, WaitList
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -116,12 +115,11 @@ class Supervisor:
         self._draw = draw
         self._was_established = False
         self._stopped = False
-        parking = Parking(peer._home.hub, peer._options.clock)
-        self._clock = parking.clock
-        self._changed = WaitList(parking, counted=False)
-        self._hurry = WaitList(parking, counted=False)
-        self._greenlet = OwnGreenlet(f"supervisor {peer.id}", self._run)
-        disown_in_children(self)
+        self._clock = peer._options.clock
+        #: Where `wait_first` waits, and the schedule between two attempts; None where nobody waits.
+        self._changed: WaitList | None = None
+        self._hurry: Doorbell | None = None
+        self._greenlet = OwnGreenlet(f"supervisor {peer.id}", Supervisor._run, self)
 
     def start(self) -> None:
         """Begin with the first attempt."""
@@ -135,7 +133,9 @@ class Supervisor:
             ConnectionClosed: It was stopped before it had come to an end.
         """
         while not self._was_established and self.state is not SupervisorState.STOPPED:
+            self._changed = self._changed or WaitList(Parking(self._peer._home.hub, self._clock), counted=False)
             self._changed.wait()
+        self._changed = None
         if not self._was_established:
             raise self.last_error or ConnectionClosed("the first attempt was stopped")
 
@@ -158,7 +158,10 @@ class Supervisor:
 
     def hurry(self) -> bool:
         """End the wait between two attempts. False where it is in none."""
-        return not self._stopped and self._hurry.wake_one()
+        if self._stopped or self._hurry is None or not self._hurry.resting:
+            return False
+        self._hurry.ring()
+        return True
 
     @property
     def reports_losses(self) -> bool:
@@ -177,7 +180,8 @@ class Supervisor:
 
     def _enter(self, state: SupervisorState) -> None:
         self.state = state
-        self._changed.wake()
+        if self._changed is not None:
+            self._changed.wake()
 
     def _run(self) -> None:
         try:
@@ -297,9 +301,11 @@ class Supervisor:
         failures = self.attempt if self._was_established else self.attempt - 1
         self.next_delay = self._policy.delay(failures, self._draw)
         self._enter(SupervisorState.BACKING_OFF)
+        self._hurry = Doorbell(self._peer._home.hub)
         try:
-            self._hurry.wait(self._clock.now() + self.next_delay)
+            self._hurry.rest_until(self._clock.now() + self.next_delay, self._clock)
         finally:
+            self._hurry = None
             self.next_delay = None
         return not self._stopped
 

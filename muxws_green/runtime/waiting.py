@@ -166,6 +166,16 @@ class Doorbell:
         finally:
             self.resting = False
 
+    def rest_until(self, until: float, clock: IClock) -> None:
+        """Wait for a ring, or for the clock's time `until`."""
+        delay = until - clock.now()
+        timer = clock.call_later(delay if delay > 0 else 0.0, self.ring) if delay < math.inf else None
+        try:
+            self.rest()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
     def ring(self) -> None:
         """Let the greenlet run in the hub's next turn, if it rests."""
         if self.resting:

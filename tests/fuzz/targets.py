@@ -130,7 +130,7 @@ def _frames(codec: ICodec, data: bytes, dialer: bool) -> str:
             core.receive(line if codec.binary else line.decode("utf-8", "replace"))
             assert len(core.streams) <= 5
             assert core._assembling_bytes <= 800
-            assert len(core.lanes._control) <= MAX_QUEUED_PONGS + 4
+            assert len(core.lanes._control or ()) <= MAX_QUEUED_PONGS + 4
             if len(line) % 3 == 0:
                 for message in core.take_batch():
                     assert len(message) <= 200

@@ -1,0 +1,127 @@
+"""The two loops of a connection: the reader's and the writer's.
+
+The reader judges what arrives and never writes; the writer is the only greenlet that writes bytes. Neither outlives the
+other, nor the connection: whatever ends one of them ends in `Link.terminate`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import gevent
+
+from muxws_green.errors import ConnectionClosed
+from muxws_green.protocol.connection import Violation
+from muxws_green.protocol.lanes import BATCH_BYTES
+
+if TYPE_CHECKING:
+    from muxws_green.runtime.link import Link
+    from muxws_green.runtime.waiting import Doorbell
+
+logger = logging.getLogger("muxws.peer")
+
+
+def read(link: Link) -> None:
+    """Take what arrives and act upon it, until there is nothing more to be read.
+
+    Raises:
+        BaseException: Whatever was thrown into this greenlet; the connection has been ended.
+    """
+    try:
+        _read_on(link)
+    except ConnectionClosed as closed:
+        _read_ended(link, closed)
+    except BaseException as error:
+        # Whoever killed the reader, or whatever fault of ours this is: the connection must not outlive it in silence.
+        link.crashed("reader", error, tell=not link.serves_caller)
+        if link.serves_caller or not isinstance(error, Exception):
+            # What is thrown into the caller of `serve` comes out of it.
+            raise
+
+
+def _read_on(link: Link) -> None:
+    transport, core, stats, intake, heartbeat = link.transport, link.core, link.stats, link.intake, link.heartbeat
+    while True:
+        messages = transport.receive()
+        if link.cause is not None:
+            return
+        if heartbeat is not None:
+            heartbeat.received()
+        if link.failing:
+            continue
+        stats.frames_received += len(messages)
+        core.observer = link.show_received if link.hooks.watching else None
+        try:
+            for message in messages:
+                core.receive(message)
+                if link.failing:
+                    break
+        except Violation as violation:
+            _violated(link, violation)
+            continue
+        # Nothing of it is kept while the remote is silent.
+        del messages
+        if intake.held_bytes > intake.soft_bytes:
+            intake.pause()
+            if heartbeat is not None:
+                heartbeat.resumed()
+
+
+def _read_ended(link: Link, closed: ConnectionClosed) -> None:
+    """The transport has nothing more: the remote closed, the socket died, or a WebSocket rule was broken."""
+    if closed.code in (1002, 1007, 1009) and link.transport.violated:
+        link.fail(closed, closed.code, closed.reason)
+    else:
+        link.terminate(closed)
+
+
+def _violated(link: Link, violation: Violation) -> None:
+    code = violation.close_code
+    link.fail(ConnectionClosed(violation.reason, code=code, reason=violation.reason), code, violation.reason)
+    logger.warning("muxws conn=%s connection-level protocol error: %s", link.id, violation.reason)
+
+
+def write(link: Link, work: Doorbell) -> None:
+    """Write what is queued, and rest in between, until the connection is over.
+
+    Args:
+        link: The connection.
+        work: Rung when something has been queued.
+
+    Raises:
+        BaseException: Whatever was thrown into this greenlet; the connection has been ended.
+    """
+    try:
+        _write_on(link, work)
+    except ConnectionClosed as closed:
+        link.terminate(closed)
+    except BaseException as error:
+        # As for the reader: one of two loops must not end alone.
+        link.crashed("writer", error)
+        if not isinstance(error, Exception):
+            raise
+
+
+def _write_on(link: Link, work: Doorbell) -> None:
+    transport, core, outlet, stats = link.transport, link.core, link.outlet, link.stats
+    binary, heartbeat = link.codec.binary, link.heartbeat
+    yielded_at = transport.sent_bytes
+    while link.cause is None:
+        batch = core.take_batch()
+        if batch or link.nudged:
+            link.nudged = False
+            if batch and link.hooks.watching:
+                link.hooks.sent(link.id, batch, core.envelopes, binary)
+            transport.send(batch, binary)
+            stats.frames_sent += len(batch)
+            if heartbeat is not None and batch:
+                heartbeat.sent(len(batch))
+            outlet.batch_left()
+            if transport.sent_bytes - yielded_at >= BATCH_BYTES:
+                # A remote that reads as fast as this writes would leave no turn to anybody else.
+                yielded_at = transport.sent_bytes
+                gevent.sleep(0)
+        elif not link.say_farewell():
+            link.show_progress()
+            work.rest()
