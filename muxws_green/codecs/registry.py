@@ -17,6 +17,13 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 _MSGPACK_HINT: Final = "; the codec for msgpack is muxws_green.codecs.MsgpackCodec()"
 
+#: What of `ICodec` is called; found out once, since every dial checks its codec.
+_METHODS: Final[tuple[str, ...]] = tuple(
+    name
+    for name, member in ICodec.namesAndDescriptions()  # type: ignore[attr-defined]
+    if IMethod.providedBy(member)
+)
+
 _codecs: dict[str, ICodec] = {}
 
 
@@ -84,11 +91,7 @@ def resolve_codec(codec: ICodec | str | None = None) -> ICodec:
 def _check_codec(codec: Any) -> None:
     if isinstance(codec, type):
         raise TypeError(f"a codec is an object, not the class {codec.__name__}; pass {codec.__name__}()")
-    wrong = [
-        name
-        for name, member in ICodec.namesAndDescriptions()  # type: ignore[attr-defined]
-        if IMethod.providedBy(member) and not callable(getattr(codec, name, None))
-    ]
+    wrong = [name for name in _METHODS if not callable(getattr(codec, name, None))]
     if not isinstance(getattr(codec, "name", None), str):
         wrong.append("name (a str)")
     if not isinstance(getattr(codec, "binary", None), bool):
