@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 
-#: Gives None for a str that is no token: the name of a header, a subprotocol.
-is_token = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+").fullmatch
+#: As regular expressions: a token, which is the name of a header or a subprotocol, and the value of a header.
+TOKEN = r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+"
+VALUE = r"[\x09\x20-\x7e\x80-\xff]*"
+
+#: Gives None for a str that is no token.
+is_token = re.compile(TOKEN).fullmatch
 #: Gives None for a str that is no value of a header.
-is_value = re.compile(r"[\x09\x20-\x7e\x80-\xff]*").fullmatch
+is_value = re.compile(VALUE).fullmatch
 
 #: What a request for an upgrade is judged by, in lower case.
 HANDSHAKE_FIELDS = frozenset(

@@ -24,7 +24,7 @@ from websockets.uri import WebSocketURI
 from websockets.utils import accept_key, generate_key
 
 from muxws_green.errors import MuxwsError
-from muxws_green.websocket.fields import HANDSHAKE_FIELDS, is_token, is_value
+from muxws_green.websocket.fields import HANDSHAKE_FIELDS, TOKEN, VALUE, is_token, is_value
 from muxws_green.websocket.uri import WsUri
 
 #: How long the head of an answer may be, interim answers included.
@@ -34,6 +34,8 @@ MAX_HEADER_LINES = 128
 
 _STATUS_LINE_START = b"HTTP/1."
 _status_line = re.compile(r"HTTP/(1\.[01]) ([1-5][0-9][0-9])(?: [\x09\x20-\x7e\x80-\xff]*)?").fullmatch
+#: Gives None unless every line of a head, each behind its line end, is a header. A value may have blanks around it.
+_are_header_lines = re.compile(rf"(?:\r\n{TOKEN}:{VALUE})*").fullmatch
 #: What a caller's request headers must leave to the handshake.
 _WRITTEN_HERE = HANDSHAKE_FIELDS | {"sec-websocket-extensions", "content-length", "transfer-encoding"}
 #: What a 101 is judged by.
@@ -139,12 +141,13 @@ class ClientHandshake:
         self._received += data
         while (head := self._next_head()) is not None:
             status, headers = _parse_head(head)
+            fields = [(name.lower(), value) for name, value in headers]
             if status == 101:
-                self._check_upgrade(headers)
+                self._check_upgrade(fields)
             elif status < 200:
                 continue
             self._done = True
-            named = [value for name, value in headers if name.lower() == "sec-websocket-protocol" and value]
+            named = [value for name, value in fields if name == "sec-websocket-protocol" and value]
             return HandshakeAnswer(
                 status, headers, ", ".join(named) if named and status == 101 else None, bytes(self._received)
             )
@@ -172,9 +175,9 @@ class ClientHandshake:
         self._passed_over += size
         return head
 
-    def _check_upgrade(self, headers: list[tuple[str, str]]) -> None:
-        """Judge a 101, but for the subprotocol: which one will do is the dialer's question."""
-        told = [(name.lower(), value) for name, value in headers if name.lower() in _JUDGED]
+    def _check_upgrade(self, fields: list[tuple[str, str]]) -> None:
+        """Judge a 101, but for the subprotocol: which one will do is the dialer's question. Names in lower case."""
+        told = [field for field in fields if field[0] in _JUDGED]
         by_name = dict(told)
         if (
             len(told) == 3
@@ -188,7 +191,7 @@ class ClientHandshake:
         path, _, query = uri.resource_name.partition("?")
         protocol = ClientProtocol(WebSocketURI(uri.secure, uri.host, uri.port, path, query))
         protocol.key = self._key
-        judged = Headers([(name, value) for name, value in headers if name.lower() != "sec-websocket-protocol"])
+        judged = Headers([field for field in fields if field[0] != "sec-websocket-protocol"])
         protocol.receive_data(b"HTTP/1.1 101 Switching Protocols\r\n" + judged.serialize())
         error = protocol.handshake_exc
         if error is None:
@@ -208,19 +211,17 @@ def _parse_head(head: bytes) -> tuple[int, list[tuple[str, str]]]:
     Done here because the parser of `websockets` waits for the body of a refusal and takes no HTTP/1.0, which some
     proxies still use to refuse.
     """
-    status_line, *lines = head.decode("iso-8859-1").split("\r\n")
+    text = head.decode("iso-8859-1")
+    status_line, *lines = text.split("\r\n")
     parsed = _status_line(status_line)
     if parsed is None:
         raise HandshakeError("the server's answer begins with a malformed status line")
     if len(lines) > MAX_HEADER_LINES:
         raise HandshakeError(f"the server's answer has more than {MAX_HEADER_LINES} header lines")
-    headers = []
-    for line in lines:
-        name, colon, value = line.partition(":")
-        value = value.strip(" \t")
-        if not colon or not is_token(name) or not is_value(value):
-            raise HandshakeError("the server's answer has a malformed header line")
-        headers.append((name, value))
+    if not _are_header_lines(text, len(status_line)):
+        raise HandshakeError("the server's answer has a malformed header line")
+    parts = [line.partition(":") for line in lines]
+    headers = [(name, value.strip(" \t")) for name, _, value in parts]
     status = int(parsed[2])
     if status == 101 and parsed[1] != "1.1":
         raise HandshakeError("the server answered the upgrade with 101 in HTTP/1.0")

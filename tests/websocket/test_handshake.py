@@ -26,6 +26,7 @@ from muxws_green.websocket import (
     answer_upgrade,
     parse_ws_uri,
 )
+from muxws_green.websocket.fields import is_token, is_value
 
 SECRETS = ("hunter2", "tok3n", "aHVudGVyMg", "bearer.k3y")
 
@@ -380,6 +381,27 @@ def test_what_is_not_http_is_found_at_once(start):
 )
 def test_a_malformed_head(head):
     ends_badly(handshake(), head + b"\r\n\r\n")
+
+
+# Lines, and pieces of lines in which everything occurs that a line may or may not hold.
+some_lines = st.lists(
+    st.sampled_from(["A: b", "a-1:", "X:  two words \t", "é: x", "A: é:"])
+    | st.text("aZ9-_:; \t\r\n\x00\x7f\x80\xff(", max_size=6),
+    max_size=5,
+)
+
+
+@given(some_lines)
+def test_lines_are_judged_together_as_they_would_be_one_by_one(lines):
+    received = "\r\n".join(["HTTP/1.1 400 x", *lines, "", ""])
+    head = received.partition("\r\n\r\n")[0]
+    fields = [line.partition(":") for line in head.split("\r\n")[1:]]
+    if all(colon and is_token(name) and is_value(value.strip(" \t")) for name, colon, value in fields):
+        answer = handshake().feed(received.encode("iso-8859-1"))
+        assert answer is not None
+        assert answer.headers == [(name, value.strip(" \t")) for name, _, value in fields]
+    else:
+        assert "malformed header line" in str(ends_badly(handshake(), received.encode("iso-8859-1")))
 
 
 def test_a_head_without_end_is_cut_off():
