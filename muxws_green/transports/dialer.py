@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from gevent.socket import socket as GeventSocket  # noqa: N812
 from zope.interface import implementer
@@ -24,7 +25,7 @@ from muxws_green.transports.network import connect_tcp, connect_unix
 from muxws_green.transports.proxy import HttpProxy, open_tunnel, parse_proxy, proxy_from_environment
 from muxws_green.transports.socket import READ_BYTES, SocketTransport
 from muxws_green.transports.urls import Target, parse_url
-from muxws_green.websocket import ClientHandshake, HandshakeAnswer, UpgradeRequest
+from muxws_green.websocket import ClientHandshake, HandshakeAnswer, UpgradeRequest, WsUri
 
 _POLICY_VIOLATION = 1008
 
@@ -78,10 +79,10 @@ class Dialer:
         self._clock = clock
         self._max_message_bytes = max_message_bytes
         # Raises for whatever cannot be written into a request.
-        self._request = UpgradeRequest(
+        self._request = _request_for(
             self._target.wanted,
-            subprotocols=self._subprotocols,
-            headers=tuple((headers.items() if isinstance(headers, Mapping) else headers) or ()),
+            self._subprotocols,
+            tuple((headers.items() if isinstance(headers, Mapping) else headers) or ()),
         )
 
     def dial(self) -> SocketTransport:
@@ -151,6 +152,18 @@ class Dialer:
             selected=selected,
             available=registered_codecs(),
         )
+
+
+def _request_for(wanted: WsUri, subprotocols: tuple[str, ...], headers: tuple[tuple[str, str], ...]) -> UpgradeRequest:
+    # Whatever the caller adds may be a credential, which must not outlive the connections that it is for.
+    if headers or len(subprotocols) > 1 or wanted.user_info is not None or "?" in wanted.resource_name:
+        return UpgradeRequest(wanted, subprotocols=subprotocols, headers=headers)
+    return _remembered_request(wanted, subprotocols)
+
+
+@lru_cache(maxsize=32)
+def _remembered_request(wanted: WsUri, subprotocols: tuple[str, ...]) -> UpgradeRequest:
+    return UpgradeRequest(wanted, subprotocols=subprotocols)
 
 
 def _context_for(target: Target, context: ssl.SSLContext | None) -> ssl.SSLContext | None:

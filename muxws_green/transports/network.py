@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from gevent import socket as gevent_socket
 from gevent.monkey import get_original
@@ -21,13 +22,11 @@ _UNIX_RETRY_SECONDS = 0.05
 
 
 _getaddrinfo = get_original("socket", "getaddrinfo")
+#: Combined once: flags are enums, and those are slow to combine.
+_NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
-
-class _Address(NamedTuple):
-    family: int
-    kind: int
-    protocol: int
-    sockaddr: Any
+#: As `getaddrinfo` gives them: family, kind, protocol, canonical name, address.
+_Address = tuple[int, int, int, str, Any]
 
 
 def connect_tcp(host: str, port: int, clock: IClock, deadline: Deadline) -> gevent_socket.socket:
@@ -48,14 +47,14 @@ def connect_tcp(host: str, port: int, clock: IClock, deadline: Deadline) -> geve
     """
     addresses = _resolve(host, port)
     failures: list[OSError] = []
-    for position, address in enumerate(addresses):
+    for position, (family, kind, protocol, _, sockaddr) in enumerate(addresses):
         left = deadline.remaining()
         last = position == len(addresses) - 1
         share = None if last or left is None else left / (len(addresses) - position)
-        place = f"{host} port {port}" if address.sockaddr[0] == host else f"{host} ({address.sockaddr[0]}) port {port}"
+        place = f"{host} port {port}" if sockaddr[0] == host else f"{host} ({sockaddr[0]}) port {port}"
         try:
             with Deadline(clock, share, f"{place} did not answer"):
-                return _connect(address)
+                return _connect(family, kind, protocol, sockaddr)
         except OSError as error:
             failures.append(_named(error, place))
     failure = failures.pop()
@@ -91,36 +90,46 @@ def connect_unix(path: str, clock: IClock) -> gevent_socket.socket:
     return sock
 
 
-def _resolve(host: str, port: int) -> list[_Address]:
-    # What is an address already is taken apart by the C library in no time; gevent would ask a thread, which may be
-    # busy with somebody's slow name.
-    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+def _resolve(host: str, port: int) -> Sequence[_Address]:
+    if _is_ipv4(host):
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+    # Any other address is taken apart by the C library in no time too; gevent would ask a thread, which may be busy
+    # with somebody's slow name.
     try:
-        found = _getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, flags)
+        found: Sequence[_Address] = _getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, _NUMERIC)
     except socket.gaierror:
         try:
             found = gevent_socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
         except OSError as error:
             error.add_note(f"while resolving {host}")
             raise
-    return [_Address(family, kind, protocol, sockaddr) for family, kind, protocol, _, sockaddr in found]
+    return found
 
 
-def _connect(address: _Address) -> gevent_socket.socket:
-    sock = gevent_socket.socket(address.family, address.kind, address.protocol)
+def _is_ipv4(host: str) -> bool:
+    """Whether it is an address of four numbers, as a resolver would write it."""
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _connect(family: int, kind: int, protocol: int, sockaddr: Any) -> gevent_socket.socket:
+    sock = gevent_socket.socket(family, kind, protocol)
     try:
         # On this machine, and with luck elsewhere, it is done as soon as it has been asked for, which gevent would find
         # out only after a turn of everybody else.
         sock.settimeout(0.0)
         for _ in range(2):
             try:
-                sock.connect(address.sockaddr)
+                sock.connect(sockaddr)
             except BlockingIOError:
                 continue
             break
         else:
             sock.settimeout(None)
-            sock.connect(address.sockaddr)
+            sock.connect(sockaddr)
         sock.settimeout(None)
     except BaseException:
         sock.close()

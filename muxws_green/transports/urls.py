@@ -14,6 +14,7 @@ import re
 import socket
 import sys
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from muxws_green.errors import TransportUnsupportedError, TransportUrlError
@@ -26,6 +27,8 @@ _MAX_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 _is_plain_name = re.compile(r"[0-9a-z-]{1,63}(?:\.[0-9a-z-]{1,63})*").fullmatch
 #: `urlsplit` removes some of these in silence, so that another file would be opened than the one that was named.
 _control_character = re.compile(r"[\x00-\x1f\x7f]").search
+#: User info and a query may be credentials, which must not outlive the connections that they are for.
+_may_hold_secrets = re.compile(r"[@?]").search
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,10 @@ def parse_url(url: str) -> Target:
         raise TransportUrlError(
             "wss+unix: is not dialled, there is no TLS over a Unix socket; use ws+unix: and the permissions of the file"
         )
+    return _tcp_target(url) if _may_hold_secrets(url) else _remembered_tcp_target(url)
+
+
+def _tcp_target(url: str) -> Target:
     parsed = parse_ws_uri(url)
     try:
         if not _is_plain_name(parsed.host):
@@ -90,6 +97,10 @@ def parse_url(url: str) -> Target:
         # Not chained: the cause says no more, and the resolver would raise it as something that is no OSError.
         raise TransportUrlError(f"{parsed.host[:80]!r} cannot be the name of a host") from None
     return Target(url, parsed)
+
+
+#: What a program dials is a few URLs, over and over.
+_remembered_tcp_target = lru_cache(maxsize=32)(_tcp_target)
 
 
 def _unix_target(url: str) -> Target:

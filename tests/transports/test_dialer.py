@@ -9,6 +9,7 @@ import errno
 import socket
 import ssl
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -26,7 +27,7 @@ from muxws_green.runtime.clock import default_clock
 from muxws_green.testing.clock import FakeClock, settle
 from muxws_green.transports.deadline import Deadline
 from muxws_green.transports.dialer import Dialer
-from muxws_green.transports.network import connect_tcp
+from muxws_green.transports.network import _resolve, connect_tcp
 from muxws_green.transports.proxy import HttpProxy, ProxyRefused, open_tunnel
 from muxws_green.transports.socket import SocketTransport
 from muxws_green.transports.urls import parse_url
@@ -154,6 +155,37 @@ def test_a_mapping_of_headers_may_replace_host_and_authorization(serve):
     assert server.connections[0].header("Host") == "app.example"
     assert server.connections[0].header("Authorization") == "Bearer t"
     assert server.connections[0].request.count(b"Authorization") == 1
+
+
+def test_dialers_that_ask_for_the_same_share_the_request():
+    first = dialer("ws://host.example/route")
+    assert dialer("ws://host.example/route")._request is first._request
+    assert dialer("ws://host.example/other")._request is not first._request
+    assert dialer("ws://host.example/route", subprotocols=["muxws.v1.msgpack"])._request is not first._request
+
+
+@pytest.mark.parametrize(
+    "url, options",
+    [
+        ("ws://user:secret@host.example/", {}),
+        ("ws://host.example/?token=secret", {}),
+        ("ws://host.example/", {"subprotocols": ["muxws.v1.json", "bearer.secret"]}),
+        ("ws://host.example/", {"headers": {"Cookie": "secret"}}),
+        ("ws://host.example/", {"headers": iter([("Authorization", "secret")])}),
+    ],
+)
+def test_a_request_that_may_hold_secrets_goes_with_its_dialer(url, options):
+    dialer("ws://host.example/")
+    request = weakref.ref(dialer(url, **options)._request)
+    assert request() is None
+
+
+def test_a_request_goes_out_as_its_own_dialer_was_told(serve):
+    server = serve(*[upgrade] * 4)
+    url = f"ws://127.0.0.1:{server.port}/ws"
+    for options in ({}, {"headers": {"X-Trace": "1"}}, {}, {"headers": {"X-Trace": "2"}}):
+        dial(url, **options).abort()
+    assert [connection.header("X-Trace") for connection in server.connections] == [None, "1", None, "2"]
 
 
 def test_each_dial_is_a_new_handshake_on_a_new_socket(serve):
@@ -463,6 +495,14 @@ def test_an_address_is_not_given_to_the_resolver(monkeypatch, host, dead_port):
     monkeypatch.setattr(gevent_socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(OSError, match=rf"port {dead_port}"):
         dial(f"ws://{host}:{dead_port}/")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "203.0.113.255", "127.1", "0x7f.1", "127.0.0.01", "::1", "::ffff:192.0.2.1", "127.0.0.1\0x"]
+)
+def test_an_address_means_what_the_c_library_says(host):
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    assert list(_resolve(host, 81)) == socket.getaddrinfo(host, 81, 0, socket.SOCK_STREAM, 0, flags)
 
 
 def test_a_missing_socket_file_is_named(tmp_path):

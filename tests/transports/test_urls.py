@@ -27,6 +27,23 @@ def test_tcp_urls(url, host, port, secure):
     assert target.uri == url
 
 
+@pytest.mark.parametrize("url", ["ws://example.org/route", "wss://example.org"])
+def test_what_a_url_means_is_found_out_once(url):
+    assert parse_url(url) is parse_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ws://user:secret@example.org/",
+        "wss://example.org/?token=secret",
+    ],
+)
+def test_a_url_that_may_hold_secrets_is_not_kept(url):
+    assert parse_url(url) == parse_url(url)
+    assert parse_url(url) is not parse_url(url)
+
+
 def test_the_place_of_an_address_can_be_read_back():
     assert parse_url("ws://[::1]:81/").place == "[::1]:81"
     assert parse_url("ws://127.0.0.1/").place == "127.0.0.1:80"
