@@ -1,8 +1,9 @@
 """One end of one muxws connection, without I/O: messages in, calls on a sink; calls in, messages out.
 
-`receive` takes what the remote sent and judges it; what this end does is in `SendingHalf`. Every receive makes its
-changes first and calls the sink last, so that a sink may call back. A rule broken by the remote costs its stream where
-both ends can still agree about all others, and raises `Violation` where they cannot.
+`receive` takes what the remote sent and judges it; fragments are collected in `CollectingHalf`, and what this end does
+is in `SendingHalf`. Every receive makes its changes first and calls the sink last, so that a sink may call back. A rule
+broken by the remote costs its stream where both ends can still agree about all others, and raises `Violation` where
+they cannot.
 
 One greenlet at a time may be inside; nothing here waits.
 """
@@ -14,10 +15,11 @@ from typing import Any
 
 from muxws_green.errors import ProtocolError, ResetCode, error_for_reset
 from muxws_green.interfaces import IBulkCodec, ICodec, IConnectionSink, IEnvelopeCodec
-from muxws_green.protocol.assembler import LONG_PIECE_BYTES, Assembler
-from muxws_green.protocol.frames import Frame, check_envelope, clip_utf8
+from muxws_green.protocol.assembler import LONG_PIECE_BYTES
+from muxws_green.protocol.collecting import CollectingHalf
+from muxws_green.protocol.frames import ABSENT, Frame, check_envelope, clip_utf8
 from muxws_green.protocol.lanes import Lane
-from muxws_green.protocol.sending import ENVELOPE_BYTES, MAX_REASON_BYTES, MAX_STREAM_ID, SendingHalf
+from muxws_green.protocol.sending import ENVELOPE_BYTES, MAX_REASON_BYTES, MAX_STREAM_ID
 from muxws_green.protocol.states import CLOSED, LIVE, RECEIVING, TABLE, Event, StreamState, Verdict, column, state_after
 from muxws_green.protocol.streams import LiveStream
 
@@ -53,7 +55,7 @@ class Violation(ProtocolError):
         self.close_code = close_code
 
 
-class Connection(SendingHalf):
+class Connection(CollectingHalf):
     """The protocol's state for one socket.
 
     Args:
@@ -88,10 +90,9 @@ class Connection(SendingHalf):
             sink,
             dialer=dialer,
             max_frame_bytes=max_frame_bytes,
+            max_payload_bytes=max_payload_bytes,
             send_buffer_bytes=send_buffer_bytes,
         )
-        self._binary = codec.binary
-        self._max_payload_bytes = max_payload_bytes
         #: How long the message of a whole payload may be.
         self._max_message_bytes = max_payload_bytes + ENVELOPE_BYTES
         self._max_concurrent_streams = max_concurrent_streams
@@ -116,7 +117,13 @@ class Connection(SendingHalf):
             if not self._binary:
                 raise Violation("a binary message on a connection with a text codec")
             size = len(message)
-            if size > LONG_PIECE_BYTES and self._bulk is not None and self._receive_piece(message, size):
+            bulk = self._bulk
+            if (
+                bulk is not None
+                and LONG_PIECE_BYTES < size <= self._cap
+                and self.observer is None
+                and self._receive_piece(message, bulk)
+            ):
                 return
         try:
             envelope = self.envelopes.unwrap(message)
@@ -174,27 +181,6 @@ class Connection(SendingHalf):
             self.observer(envelope, size)
         if not self.dead:
             self._on_open(envelope, size)
-        return True
-
-    def _receive_piece(self, message: bytes, size: int) -> bool:
-        """Act upon a fragment from the middle of a payload that is being collected, without taking copies.
-
-        Returns:
-            False where it needs a closer look. Nothing has been done then.
-        """
-        if self.observer is not None or size > self._cap:
-            return False
-        assert self._bulk is not None
-        found = self._bulk.unwrap_fragment(memoryview(message))
-        if found is None:
-            return False
-        kind, stream_id, piece = found
-        live = self.streams.get(stream_id)
-        if live is None or live.assembler is None or live.state not in RECEIVING:
-            return False
-        if kind != ("open" if live.opening else "data"):
-            return False
-        self._add(live, live.assembler, piece)
         return True
 
     def _dispatch(self, envelope: dict[str, Any], size: int) -> None:
@@ -359,25 +345,8 @@ class Connection(SendingHalf):
 
     def _collect(self, live: LiveStream, envelope: dict[str, Any]) -> None:
         """Take one fragment; hand over the payload with the last one."""
-        assembler = live.assembler
-        if assembler is None:
-            assembler = live.assembler = Assembler()
-        piece: str | bytes = envelope["fragment"]
-        if isinstance(piece, bytes) is not self._binary:
-            self._violate(live, "a fragment of the wrong kind for the codec")
-            return
-        if not self._add(live, assembler, piece) or envelope.get("more"):
-            return
-        size = assembler.byte_length
-        self._assembling_bytes -= size
-        live.assembler = None
-        try:
-            if self._bulk is not None:
-                payload = self._bulk.decode_pieces(assembler.take())
-            else:
-                payload = self._codec.decode_payload(assembler.join())
-        except ProtocolError:
-            self._violate(live, "an undecodable payload")
+        payload, size = self._gather(live, envelope["fragment"], bool(envelope.get("more")))
+        if payload is ABSENT:
             return
         if not live.opening:
             self._sink.payload(live, payload, size)
@@ -393,21 +362,6 @@ class Connection(SendingHalf):
                 self._sink.ended(live, envelope.get("trailers"))
                 return
         self._opened(live, payload, size, envelope, ended)
-
-    def _add(self, live: LiveStream, assembler: Assembler, piece: str | bytes | memoryview) -> bool:
-        """Add a fragment to what is being collected. False where that is too much, and the stream has been ended."""
-        before = assembler.byte_length
-        assembler.add(piece)
-        size = assembler.byte_length
-        self._assembling_bytes += size - before
-        if size > self._max_payload_bytes:
-            self._too_large(live)
-            return False
-        if self._assembling_bytes > 2 * self._max_payload_bytes:
-            reason = "the payloads being collected on this connection are over the limit together"
-            self._fail(live, ResetCode.PAYLOAD_TOO_LARGE, reason)
-            return False
-        return True
 
     def _on_reset(self, envelope: dict[str, Any]) -> None:
         stream_id = self._stream_id("reset", envelope)
@@ -476,17 +430,6 @@ class Connection(SendingHalf):
             self._refuse(stream_id, ResetCode.PAYLOAD_TOO_LARGE, reason)
         else:
             self._fail(live, ResetCode.PAYLOAD_TOO_LARGE, reason)
-
-    def _too_large(self, live: LiveStream) -> None:
-        self._fail(live, ResetCode.PAYLOAD_TOO_LARGE, f"a payload is over the limit of {self._max_payload_bytes} bytes")
-
-    def _violate(self, live: LiveStream, reason: str) -> None:
-        self._fail(live, ResetCode.PROTOCOL_ERROR, reason)
-
-    def _fail(self, live: LiveStream, code: ResetCode, reason: str) -> None:
-        """Reset a stream for what the remote did on it."""
-        self.reset(live, code, reason, asked=True)
-        self._sink.failed(live, self._error(live, code, reason))
 
     def _refuse(self, stream_id: int, code: ResetCode, reason: str) -> None:
         """Answer an `open` that becomes no stream here."""
