@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from muxws_green.api.options import DEFAULT, LIMITS, READ_FACTOR, Default, intercept, resolve_heartbeat
 from muxws_green.codecs.envelopes import envelopes_of
@@ -149,11 +150,17 @@ _CONNECT_DEFAULTS: Final = {
 }
 
 
+#: What becomes part of the options, but for the codec.
+_SETTINGS: Final = (*LIMITS, "heartbeat", "ping_interval", "ping_timeout")
+#: Options that dialers have in use, by the identity of their codec, which is nobody else's as long as they refer to it.
+_default_options: WeakValueDictionary[int, Options] = WeakValueDictionary()
+_RECONNECT: Final = Reconnect()
+
+
 def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
     """A peer with its Supervisor, which is still to be started; `arguments` are those of `connect`."""
     codec = resolve_codec(arguments["codec"])
-    heartbeat = resolve_heartbeat(arguments["heartbeat"], arguments["ping_interval"], arguments["ping_timeout"])
-    options = Options(**{**{name: arguments[name] for name in LIMITS}, "codec": codec, "heartbeat": heartbeat})
+    options = _options_for(codec, arguments)
     dialer = Dialer(
         arguments["url"],
         subprotocols=offer(codec.name, list(arguments["subprotocols"] or ())),
@@ -167,7 +174,7 @@ def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
     hello = capture_hello(
         codec, arguments["hello"], arguments["hello_headers"], arguments["hello_timeout"], options.max_frame_bytes
     )
-    policy: IBackoffPolicy = Reconnect() if arguments["reconnect"] is None else arguments["reconnect"]
+    policy: IBackoffPolicy = _RECONNECT if arguments["reconnect"] is None else arguments["reconnect"]
     peer = Peer(options, dialer=True)
     peer._supervisor = Supervisor(
         peer, dialer, policy, hello=hello, retry_if=arguments["retry_if"], first_dial=first_dial
@@ -186,6 +193,18 @@ def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
         arguments["incoming_headers_interceptors"],
     )
     return peer
+
+
+def _options_for(codec: ICodec, arguments: Mapping[str, Any]) -> Options:
+    """The options that the arguments mean: where all are the defaults, those of another dialer with that codec."""
+    are_defaults = all(arguments[name] is _CONNECT_DEFAULTS[name] for name in _SETTINGS)
+    options = _default_options.get(id(codec)) if are_defaults else None
+    if options is None:
+        heartbeat = resolve_heartbeat(arguments["heartbeat"], arguments["ping_interval"], arguments["ping_timeout"])
+        options = Options(**{**{name: arguments[name] for name in LIMITS}, "codec": codec, "heartbeat": heartbeat})
+        if are_defaults:
+            _default_options[id(codec)] = options
+    return options
 
 
 def capture_hello(
