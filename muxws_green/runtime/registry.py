@@ -40,8 +40,10 @@ class PeerRegistry:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[Peer, list[_Group]] = {}
+        self._groups: dict[Peer, tuple[_Group, ...]] = {}
         self._index: dict[_Group, _Group] = {}
+        # Each peer keeps it, and all of them the same object.
+        self._forget = self.deregister
 
     def __len__(self) -> int:
         """How many peers are registered."""
@@ -55,14 +57,16 @@ class PeerRegistry:
         self.deregister(peer)
         if not peer.is_open:
             return
-        groups = self._groups[peer] = []
-        for name, value in peer.tags.items():
-            asked = _group(name, value)
-            if asked is not None:
-                group = self._index.setdefault(asked, asked)
-                group.peers[peer] = None
-                groups.append(group)
-        peer._on_loss(self.deregister)
+        groups = self._groups[peer] = tuple(
+            [
+                self._index.setdefault(asked, asked)
+                for name, value in peer.tags.items()
+                if (asked := _group(name, value)) is not None
+            ]
+        )
+        for group in groups:
+            group.peers[peer] = None
+        peer._on_loss(self._forget)
 
     def deregister(self, peer: Peer) -> None:
         """Forget `peer`; nothing where it is unknown."""

@@ -121,6 +121,16 @@ def test_a_tag_that_changes_its_hash_keeps_nobody_from_leaving(registry, tagged,
     assert registry._index == {}
 
 
+def test_a_tag_that_cannot_be_compared_registers_nobody_by_half(registry, tagged, make):
+    first = tagged(room="a", odd=Hostile(ValueError("no"))).near
+    second = make(near="acceptor").near
+    second.tags.update(room="a", odd=Hostile(ValueError("no")))
+    with pytest.raises(ValueError, match="no"):
+        registry.register(second)
+    assert found(registry, room="a") == [first]
+    assert found(registry) == [first]
+
+
 @pytest.mark.parametrize("how", ["lost", "closed", "closed by the remote", "deregistered", "with"])
 def test_peers_leave_by_themselves(registry, tagged, how):
     made = tagged(room="a")
