@@ -200,6 +200,8 @@ class WSGIApp:
         self._on_connect = on_connect
         self._options = _AcceptOptions(**options)
         self._peers: set[Peer] = set()
+        # Each peer keeps it, and all of them the same object.
+        self._forget = self._peers.discard
 
     @property
     def peers(self) -> list[Peer]:
@@ -221,7 +223,7 @@ class WSGIApp:
                 raise
             return refuse(error, environ, start_response)
         self._peers.add(peer)
-        peer._on_loss(self._peers.discard)
+        peer._on_loss(self._forget)
         if self._handler is not None:
             peer.on_stream(self._handler)
         if self._on_connect is not None:
@@ -237,6 +239,8 @@ class WSGIApp:
         if upgraded.detach():
             peer._serve_detached()
             return upgraded.finish()
+        # What it took to get here need not live for as long as the connection.
+        del upgraded
         return peer.serve()
 
 

@@ -8,6 +8,7 @@ known here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from muxws_green.transports.hosts import find_host, read_no_further
 from muxws_green.transports.hosts.geventwebsocket import UpgradedHost
 from muxws_green.transports.socket import SocketTransport
 from muxws_green.transports.upgradable import DOOR_KEY, Door
-from muxws_green.websocket import UpgradeAnswer, answer_upgrade
+from muxws_green.websocket import UpgradeAnswer, answer_upgrade, answer_usual_upgrade
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
@@ -41,21 +42,23 @@ _origin_log = logging.getLogger("muxws.origin")
 
 
 class Upgraded:
-    """A connection that has been taken over from its host. Made by `upgrade`.
+    """A connection that has been taken over from its host. Made by `upgrade`, and needed until a peer is on it.
 
     Attributes:
         transport: Its transport; the caller's to end.
+        finish: To be called once the connection is over; returns the WSGI body that this host needs. In a view behind
+            `upgradable` an empty one that frameworks take, as the middleware gives the host its own.
     """
 
     def __init__(self, transport: SocketTransport, host: Host, environ: dict[str, Any]) -> None:
         self.transport = transport
-        self._host: Host | None = host
+        self.finish: Callable[[], Any] = host.finish
+        self._host = host
         self._server = environ.get(SERVER_KEY)
-        self._body: Any = None
         door: Door | None = environ.get(DOOR_KEY)
-        self._behind_door = door is not None
         if door is not None:
             door.finish = host.finish
+            self.finish = bytes
 
     def enrol(self, peer: roster.Drainable) -> None:
         """Count the peer on this connection among those that a drain reaches: the process's and its server's."""
@@ -63,23 +66,12 @@ class Upgraded:
         if self._server is not None:
             self._server.enrol(peer)
 
-    def finish(self) -> Any:
-        """The connection is over: the WSGI body that this host needs, the same at each call.
-
-        In a view behind `upgradable` an empty one that frameworks take, as the middleware gives the host its own.
-        """
-        # The host holds the environ, which must not live as long as a closed peer that somebody keeps.
-        host, self._host = self._host, None
-        if host is not None:
-            self._body = b"" if self._behind_door else host.finish()
-        return self._body
-
     def detach(self) -> bool:
         """Let the request end while the connection goes on: if True, return `finish()` from the application now.
 
         False where the host needs the request for as long as the connection lives, which is any but our own server.
         """
-        return self._host is not None and self._host.detach()
+        return self._host.detach()
 
 
 def upgrade(
@@ -165,15 +157,42 @@ def _judge(environ: dict[str, Any], codec_name: str, origins: IOriginPolicy | No
             _codec_log.error("%s", subprotocol.refusal_text(offered, codec_name))
         return entry
 
+    answer = _answer_at_first_sight(environ, select) or _answer_at_length(environ, select)
+    if answer.status != 101:
+        extra = [header for header in answer.headers if header[0] not in _MADE_BY_REFUSE]
+        raise UpgradeRefused(answer.status, answer.body.decode().strip(), headers=extra)
+    return answer
+
+
+def _answer_at_first_sight(environ: dict[str, Any], select: Callable[[list[str]], str | None]) -> UpgradeAnswer | None:
+    """What `_answer_at_length` returns for a request that is as clients make it; None where it has to be asked."""
+    get = environ.get
+    if (
+        environ["REQUEST_METHOD"] != "GET"
+        or environ["SERVER_PROTOCOL"] != "HTTP/1.1"
+        or parse_authority(get("HTTP_HOST", "")) is None
+        or get("CONTENT_LENGTH")
+        or "HTTP_CONTENT_LENGTH" in environ
+        or "HTTP_TRANSFER_ENCODING" in environ
+    ):
+        return None
+    return answer_usual_upgrade(
+        upgrade=get("HTTP_UPGRADE", ""),
+        connection=get("HTTP_CONNECTION", ""),
+        version=get("HTTP_SEC_WEBSOCKET_VERSION", ""),
+        key=get("HTTP_SEC_WEBSOCKET_KEY", ""),
+        protocols=get("HTTP_SEC_WEBSOCKET_PROTOCOL", ""),
+        select=select,
+    )
+
+
+def _answer_at_length(environ: dict[str, Any], select: Callable[[list[str]], str | None]) -> UpgradeAnswer:
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     headers = [(key[5:].replace("_", "-"), value) for key, value in environ.items() if key.startswith("HTTP_")]
     if environ.get("CONTENT_LENGTH"):
         headers.append(("CONTENT-LENGTH", environ["CONTENT_LENGTH"]))
     answer = answer_upgrade(environ["REQUEST_METHOD"], path, headers, select, environ["SERVER_PROTOCOL"])
-    if answer.status != 101:
-        extra = [header for header in answer.headers if header[0] not in _MADE_BY_REFUSE]
-        raise UpgradeRefused(answer.status, answer.body.decode().strip(), headers=extra)
-    if parse_authority(environ["HTTP_HOST"].strip()) is None:
+    if answer.status == 101 and parse_authority(environ["HTTP_HOST"].strip()) is None:
         raise UpgradeRefused(400, "a malformed Host header")
     return answer
 

@@ -14,7 +14,7 @@ from muxws_green.websocket.handshake import (
     UpgradeRequest,
 )
 from muxws_green.websocket.reader import MAX_EMPTY_CONTINUATIONS, Close, MessageReader, Violation
-from muxws_green.websocket.upgrade import UpgradeAnswer, answer_upgrade
+from muxws_green.websocket.upgrade import UpgradeAnswer, answer_upgrade, answer_usual_upgrade
 from muxws_green.websocket.uri import WsUri, parse_ws_uri
 from muxws_green.websocket.writer import encode_close, encode_messages, encode_ping, encode_pong
 
@@ -32,6 +32,7 @@ __all__ = [
     "Violation",
     "WsUri",
     "answer_upgrade",
+    "answer_usual_upgrade",
     "encode_close",
     "encode_messages",
     "encode_ping",

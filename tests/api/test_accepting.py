@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import io
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ from muxws_green import (
 from muxws_green.codecs import MsgpackCodec
 from muxws_green.interfaces import ITimerHandle
 from muxws_green.runtime.clock import GeventClock
+from muxws_green.transports.acceptor import Upgraded
+from muxws_green.transports.hosts.pywsgi import PywsgiHost
 from tests.cases.green import until
 from tests.hosts.client import exchange, head
 from tests.transports.raw import PATIENCE, server_context
@@ -39,6 +42,12 @@ pytestmark = pytest.mark.leaks
 
 def echo(payload: Any, stream: Any) -> None:
     stream.reply(payload)
+
+
+def count_of(*kinds: type) -> int:
+    """How many objects of these classes there are."""
+    gc.collect()
+    return sum(isinstance(known, kinds) for known in gc.get_objects())
 
 
 class Site:
@@ -192,6 +201,19 @@ def test_the_setting_of_the_codec_may_come_later(site: Site, monkeypatch: pytest
 
 
 # Who is refused, and who is let in
+
+
+def test_what_it_took_to_accept_does_not_live_for_as_long_as_the_connection(site: Site) -> None:
+    def application(environ: dict[str, Any], start_response: Any) -> Any:
+        peer = accept(environ, start_response)
+        peer.on_stream(echo)
+        return peer.serve()
+
+    servers = [site.start(make, app) for make in (WSGIServer, Server) for app in (application, WSGIApp(echo))]
+    before = count_of(Upgraded, PywsgiHost)
+    peers = [site.dial(server) for server in servers]
+    assert [peer.request(1, timeout=PATIENCE) for peer in peers] == [1] * 4
+    assert count_of(Upgraded, PywsgiHost) <= before
 
 
 def test_there_may_be_so_many_peers_and_no_more(site: Site) -> None:

@@ -20,11 +20,19 @@ import pytest
 from gevent import socket
 from gevent.event import Event
 from gevent.pywsgi import WSGIServer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muxws_green.errors import ConnectionClosed, OriginRefused, TransportUnsupportedError, UpgradeRefused
 from muxws_green.protocol.origin import compile_policy
 from muxws_green.runtime import roster
-from muxws_green.transports.acceptor import Upgraded, refuse, upgrade
+from muxws_green.transports.acceptor import (
+    Upgraded,
+    _answer_at_first_sight,
+    _answer_at_length,
+    refuse,
+    upgrade,
+)
 from muxws_green.transports.hosts import find_host
 from muxws_green.transports.hosts import geventwebsocket as gevent_websocket
 from muxws_green.transports.hosts.gunicorn import GunicornHost
@@ -210,6 +218,75 @@ def test_a_view_answers_a_refusal_as_it_likes_and_the_connection_is_not_kept(ask
     assert answer.end.rest() == b""
 
 
+#: What stands in the environ of a good request, of an odd one and of a broken one; None: nothing.
+ODD: dict[str, list[str | None]] = {
+    "REQUEST_METHOD": ["GET", "POST"],
+    "SERVER_PROTOCOL": ["HTTP/1.1", "HTTP/1.0"],
+    "HTTP_HOST": ["localhost", "[::1]:80", " localhost\t", "a,b", "local host", "http://a", "", None],
+    "HTTP_UPGRADE": ["websocket", "WebSocket", " websocket", "websocket,websocket", "h2c", "", None],
+    "HTTP_CONNECTION": ["Upgrade", "keep-alive, Upgrade", ",Upgrade", "close", "upgr\xe4de", "", None],
+    "HTTP_SEC_WEBSOCKET_KEY": [HANDSHAKE["Sec-WebSocket-Key"], "!!!", "a,b", "", None],
+    "HTTP_SEC_WEBSOCKET_VERSION": ["13", "13,13", "8", " 13", None],
+    "HTTP_SEC_WEBSOCKET_PROTOCOL": ["muxws.v1.json", "a, muxws.v1.json", "muxws.v1.msgpack", "a;b", "", None],
+    "CONTENT_LENGTH": [None, "", "0", "1", " "],
+    "HTTP_CONTENT_LENGTH": [None, "", "0", "1"],
+    "HTTP_TRANSFER_ENCODING": [None, "", "chunked"],
+    "HTTP_X_FORWARDED_FOR": [None, "a, b"],
+}
+
+
+@given(
+    st.sets(st.sampled_from(sorted(ODD)), max_size=4).flatmap(
+        lambda names: st.fixed_dictionaries({name: st.sampled_from(ODD[name]) for name in sorted(names)})
+    ),
+    st.booleans(),
+)
+def test_what_is_answered_at_first_sight_is_what_is_answered_at_length(changes, agrees):
+    environ = {key: value for key, value in {**GOOD, **changes}.items() if value is not None}
+    asked: list[list[str]] = []
+
+    def select(offered: list[str]) -> str | None:
+        asked.append(list(offered))
+        return offered[0] if agrees and offered else None
+
+    at_first_sight = _answer_at_first_sight(environ, select)
+    if at_first_sight is None:
+        assert asked == []
+        return
+    assert at_first_sight == _answer_at_length(environ, select)
+    assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"HTTP_HOST": "[::1]:8000", "HTTP_CONNECTION": "keep-alive, Upgrade", "HTTP_COOKIE": "a=b"},
+        {"CONTENT_LENGTH": "", "HTTP_SEC_WEBSOCKET_EXTENSIONS": "permessage-deflate", "HTTP_ORIGIN": "null"},
+    ],
+)
+def test_what_clients_send_is_answered_at_first_sight(changes):
+    answer = _answer_at_first_sight({**GOOD, **changes}, lambda offered: offered[0])
+    assert answer is not None
+    assert answer.status == 101
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"REQUEST_METHOD": "POST"},
+        {"SERVER_PROTOCOL": "HTTP/1.0"},
+        {"HTTP_HOST": "a,b"},
+        {"CONTENT_LENGTH": "0"},
+        {"HTTP_CONTENT_LENGTH": ""},
+        {"HTTP_TRANSFER_ENCODING": ""},
+        {"HTTP_UPGRADE": "h2c"},
+    ],
+)
+def test_what_may_be_wrong_is_answered_at_length(changes):
+    assert _answer_at_first_sight({**GOOD, **changes}, unused) is None
+
+
 # Hosts that do not give their socket away
 
 
@@ -318,6 +395,17 @@ def test_what_nobody_has_read_is_not_taken_for_a_request(ask, hidden):
     assert requests == ["/ws"]
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_plain_pywsgi_does_not_let_go_of_its_socket(ask, hidden):
+    def application(environ, start_response):
+        upgraded = take(environ, (lambda *args: start_response(*args)) if hidden else start_response)
+        assert upgraded.detach() is False
+        upgraded.transport.abort()
+        return upgraded.finish()
+
+    assert ask(application, head()).end.rest() == b""
+
+
 def test_ending_the_transport_closes_the_descriptor_at_once(ask):
     numbers = []
 
@@ -344,15 +432,16 @@ def test_an_application_that_does_not_finish_still_ends_the_connection(ask):
     assert answer.end.rest() == b""
 
 
-def test_finish_gives_the_same_body_each_time_and_keeps_nothing(ask):
+def test_finish_gives_an_equal_body_each_time_and_keeps_nothing(ask):
     seen: list[Any] = []
 
     def application(environ, start_response):
         upgraded = take(environ, start_response)
         echo(upgraded)
         body = upgraded.finish()
-        assert upgraded.finish() is body
-        seen.extend((upgraded, weakref.ref(environ["wsgi.input"])))
+        assert upgraded.finish() == body
+        # A peer keeps it for as long as somebody keeps the peer.
+        seen.extend((upgraded.finish, weakref.ref(environ["wsgi.input"])))
         return body
 
     answer = ask(application, head())

@@ -260,19 +260,6 @@ def test_a_pool_keeps_counting_connections(site):
     end.sock.close()
 
 
-def test_no_other_host_lets_go(site):
-    def application(environ, start_response):
-        upgraded = upgrade(environ, start_response, codec_name=CODEC, max_message_bytes=MAX_MESSAGE_BYTES)
-        body = upgraded.finish()
-        assert not upgraded.detach()
-        upgraded.transport.abort()
-        return body
-
-    here = site(application)
-    assert here.open().rest() == b""
-    assert here.errors.getvalue() == ""
-
-
 @pytest.mark.case("C16")
 def test_nothing_of_a_connection_stays(site):
     requests: list[weakref.ref[Any]] = []

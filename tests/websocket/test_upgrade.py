@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.client import ClientProtocol
-from websockets.datastructures import Headers
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
-from websockets.http11 import Request
 from websockets.protocol import OPEN
-from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from muxws_green.websocket import UpgradeAnswer, answer_upgrade
+from muxws_green.websocket import UpgradeAnswer, answer_upgrade, answer_usual_upgrade
 
 Header = tuple[str, str]
 
@@ -303,7 +299,7 @@ def test_the_client_of_the_library_is_content():
 
 #: Values of each handshake header as clients, broken clients and attackers write them; None: no such line.
 ODD = {
-    "Upgrade": ["websocket", "WebSocket", "websocket, x", "websocket/13", "h2c", "", None],
+    "Upgrade": ["websocket", "WebSocket", "websoc\N{KELVIN SIGN}et", "websocket, x", "websocket/13", "h2c", "", None],
     "Connection": [
         "Upgrade",
         "keep-alive, Upgrade",
@@ -320,24 +316,69 @@ ODD = {
 }
 
 
-@given(st.fixed_dictionaries({name: st.sampled_from(values) for name, values in ODD.items()}))
-def test_what_looks_good_at_first_sight_is_good_to_the_library_too(values):
+def at_first_sight(values: Mapping[str, str | None], select: Callable[[list[str]], str | None]) -> UpgradeAnswer | None:
+    return answer_usual_upgrade(
+        upgrade=values["Upgrade"] or "",
+        connection=values["Connection"] or "",
+        version=values["Sec-WebSocket-Version"] or "",
+        key=values["Sec-WebSocket-Key"] or "",
+        protocols=values["Sec-WebSocket-Protocol"] or "",
+        select=select,
+    )
+
+
+@given(st.fixed_dictionaries({name: st.sampled_from(values) for name, values in ODD.items()}), st.booleans())
+def test_what_is_answered_at_first_sight_is_what_the_library_finds(values, agrees):
+    seen: dict[str, list[str]] = {}
+
+    def select(offered: list[str], judge: str) -> str | None:
+        seen[judge] = list(offered)
+        return offered[-1] if agrees and offered else None
+
     lines = [("Host", "x"), *((name, value) for name, value in values.items() if value is not None)]
-    heard: list[list[str]] = []
-
-    def judge(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-        heard.append(list(offered))
-        return offered[0] if offered else None
-
-    theirs = ServerProtocol(subprotocols=None, select_subprotocol=judge).accept(Request("/chat", Headers(lines)))
-    ours = answer_upgrade("GET", "/chat", lines, lambda offered: heard_here(offered, heard))
-    if theirs.status_code == 101 and theirs.headers.get("Sec-WebSocket-Protocol"):
-        assert dict(ours.headers)["Sec-WebSocket-Accept"] == theirs.headers["Sec-WebSocket-Accept"]
-        assert heard[0] == heard[1]
+    at_length = answer_upgrade("GET", "/chat", lines, lambda offered: select(offered, "at length"))
+    quick = at_first_sight(values, lambda offered: select(offered, "at first sight"))
+    if quick is None:
+        assert "at first sight" not in seen
     else:
-        assert ours.status != 101
+        assert quick == at_length
+        assert seen["at first sight"] == seen["at length"]
 
 
-def heard_here(offered: list[str], heard: list[list[str]]) -> str | None:
-    heard.append(list(offered))
-    return offered[0] if offered else None
+@pytest.mark.parametrize(
+    "usual",
+    [
+        {},
+        {"Upgrade": "WebSocket", "Connection": "keep-alive, Upgrade"},
+        {"Connection": "UPGRADE", "Sec-WebSocket-Protocol": "bearer.abc,muxws.v1.json \t, c"},
+    ],
+)
+def test_what_clients_send_is_answered_at_first_sight(usual):
+    made = at_first_sight({**dict(GOOD), **usual}, lambda offered: offered[0])
+    assert made is not None
+    assert made == answer([*GOOD[:1], *({**dict(GOOD[1:]), **usual}).items()])
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {"Upgrade": "h2c"},
+        {"Upgrade": "websoc\N{KELVIN SIGN}et"},
+        {"Connection": "close"},
+        {"Connection": "a b, upgrade"},
+        {"Sec-WebSocket-Key": "!!!"},
+        {"Sec-WebSocket-Version": "8"},
+        {"Sec-WebSocket-Protocol": ""},
+        {"Sec-WebSocket-Protocol": "a,,b"},
+    ],
+)
+def test_whatever_is_odd_is_left_to_the_library_and_select_is_not_asked(unusual):
+    def select(offered: list[str]) -> str | None:
+        pytest.fail("asked")
+
+    assert at_first_sight({**dict(GOOD), **unusual}, select) is None
+
+
+def test_at_first_sight_too_selecting_something_else_is_a_mistake_of_the_caller():
+    with pytest.raises(ValueError, match="offered"):
+        at_first_sight(dict(GOOD), lambda offered: "muxws.v1.JSON")

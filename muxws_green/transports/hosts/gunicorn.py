@@ -7,6 +7,7 @@ the parser is left with a source that is at its end. The 101 goes out through gu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class _AtItsEnd:
 
 class GunicornHost:
     """One request under gunicorn's own parser. Made by `find`."""
+
+    #: An empty body, as all has been said.
+    finish: Callable[[], list[bytes]] = staticmethod(list)
 
     def __init__(self, sock: GeventSocket, unreader: Any, start_response: StartResponse) -> None:
         self.sock = sock
@@ -53,10 +57,6 @@ class GunicornHost:
         self._unreader.buf.truncate()
         self._unreader.sock = _AtItsEnd()
         return leftover
-
-    def finish(self) -> list[bytes]:
-        """An empty body, as all has been said."""
-        return []
 
     def detach(self) -> bool:
         """Never: the worker closes its socket when the application returns."""
