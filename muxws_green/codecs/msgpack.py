@@ -7,7 +7,6 @@ byte as the library would.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgpack
@@ -28,10 +27,12 @@ _FIRST_BUFFER_BYTES: Final = 16_384
 _KEPT_BUFFER_BYTES: Final = 1_048_576
 _KEPT_PACKERS: Final = 8
 
+_unpackb: Final = msgpack.unpackb
+_REFUSALS: Final = (ValueError, TypeError, OverflowError, msgpack.UnpackException)
+
 #: An extension is a tuple to Python and a leaf on the wire.
 _LEAVES: Final = leaves_with(msgpack.ExtType, msgpack.Timestamp)
 
-_KINDS: Final = {kind: b"\xa4type\xa4" + kind.encode() + b"\xa6stream" for kind in ("open", "data")}
 _END: Final = b"\xa3end\xc3"
 _FRAGMENT: Final = b"\xa8fragment"
 _HEADERS: Final = b"\xa7headers"
@@ -43,6 +44,13 @@ _END_PAYLOAD: Final = _END + _PAYLOAD
 #: The integers and the maps that take one byte of header.
 _SMALL: Final = [bytes([number]) for number in range(0x80)]
 _SMALL_MAPS: Final = [bytes([0x80 | count]) for count in range(16)]
+
+#: By type and number of further fields: all that stands before the number of the stream.
+_BEGINNINGS: Final = {
+    (kind, fields): _SMALL_MAPS[2 + fields] + b"\xa4type\xa4" + kind.encode() + b"\xa6stream"
+    for kind in ("open", "data")
+    for fields in range(6)
+}
 
 
 def _pack(value: Any, levels: int) -> bytes:
@@ -67,8 +75,8 @@ def _unpack(data: str | bytes, levels: int) -> Any:
         raise ProtocolError("text under the msgpack codec, which is a binary codec")
     try:
         # Keys of any hashable type, since a legal peer may send them.
-        value = msgpack.unpackb(data, raw=False, strict_map_key=False)
-    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        value = _unpackb(data, raw=False, strict_map_key=False)
+    except _REFUSALS as error:
         raise ProtocolError(f"undecodable msgpack: {str(error) or type(error).__name__}") from error
     if len(data) > levels and nested_deeper(value, levels, _LEAVES):
         raise ProtocolError(f"undecodable msgpack: nested deeper than {MAX_NESTING} levels")
@@ -76,8 +84,6 @@ def _unpack(data: str | bytes, levels: int) -> Any:
 
 
 def _pack_stream(stream: int) -> bytes:
-    if 0 <= stream < 0x80:
-        return _SMALL[stream]
     if 0 <= stream < 0x1_0000_0000:
         if stream < 0x100:
             return b"\xcc" + stream.to_bytes(1, "big")
@@ -87,11 +93,14 @@ def _pack_stream(stream: int) -> bytes:
     return _pack(stream, 0)
 
 
-@lru_cache(maxsize=256)
 def _head(kind: str, stream: int, fields: int) -> bytes:
     """The map's header and its first two fields; `fields` is the number of the others."""
-    known = _KINDS.get(kind) or b"\xa4type" + _pack(kind, 0) + b"\xa6stream"
-    return _SMALL_MAPS[2 + fields] + known + _pack_stream(stream)
+    beginning = _BEGINNINGS.get((kind, fields)) or _SMALL_MAPS[2 + fields] + _begin(kind)
+    return beginning + (_SMALL[stream] if 0 <= stream < 0x80 else _pack_stream(stream))
+
+
+def _begin(kind: str) -> bytes:
+    return b"\xa4type" + _pack(kind, 0) + b"\xa6stream"
 
 
 @implementer(ICodec, IEnvelopeCodec, IBulkCodec)
@@ -178,6 +187,15 @@ class MsgpackCodec:
 
     def unwrap(self, message: str | bytes) -> dict[str, Any]:
         """The envelope of a message, unchecked; ProtocolError where it is no map."""
+        if len(message) <= MAX_NESTING and type(message) is bytes:
+            # Nearly every message. Whatever is wrong with it is found again, and told, below.
+            try:
+                envelope = _unpackb(message, raw=False, strict_map_key=False)
+            except _REFUSALS:
+                pass
+            else:
+                if type(envelope) is dict:
+                    return envelope
         envelope = _unpack(message, MAX_NESTING + ENVELOPE_NESTING)
         if type(envelope) is not dict:
             raise ProtocolError(f"a message must be a map, not {type(envelope).__name__}")

@@ -180,7 +180,7 @@ class Connection(CollectingHalf):
         if self.observer is not None:
             self.observer(envelope, size)
         if not self.dead:
-            self._on_open(envelope, size)
+            self._on_open(stream_id, envelope, size)
         return True
 
     def _dispatch(self, envelope: dict[str, Any], size: int) -> None:
@@ -190,7 +190,7 @@ class Connection(CollectingHalf):
         elif kind == "data":
             self._on_data(envelope, size)
         elif kind == "open":
-            self._on_open(envelope, size)
+            self._on_open(self._stream_id("open", envelope), envelope, size)
         elif kind == "reset":
             self._on_reset(envelope)
         elif kind == "ping":
@@ -235,11 +235,11 @@ class Connection(CollectingHalf):
         Returns:
             True for a new id, which is the mark from now on; False for a late piece.
         """
-        if stream_id == 0 or stream_id > MAX_STREAM_ID or self._is_local(stream_id):
+        if stream_id == 0 or stream_id > MAX_STREAM_ID or stream_id % 2 == self._local_parity:
             raise Violation(f"open on stream {stream_id}: not an id that the remote may open")
         if stream_id > self._highest_remote:
             # Whatever a remote can have us answer begins with an `open`, so this is the one place to stop it.
-            if self.lanes.overdue:
+            if self.lanes.queued_bytes and self.lanes.overdue:
                 raise Violation("too many answers wait for a remote that does not read", 1008)
             self._highest_remote = stream_id
             return True
@@ -251,8 +251,7 @@ class Connection(CollectingHalf):
 
     # What the frames do
 
-    def _on_open(self, envelope: dict[str, Any], size: int) -> None:
-        stream_id = self._stream_id("open", envelope)
+    def _on_open(self, stream_id: int, envelope: dict[str, Any], size: int) -> None:
         piece = envelope.get("fragment") is not None
         live = self.streams.get(stream_id)
         if live is not None and piece and live.assembler is not None and not live.local:
@@ -265,7 +264,7 @@ class Connection(CollectingHalf):
             return
         if not self._admit(stream_id, live, piece):
             return
-        if self.goaway_sent:
+        if self._goaway_code is not None:
             self._refuse(stream_id, ResetCode.REFUSED, "going away")
             return
         if self._remote_streams >= self._max_concurrent_streams:

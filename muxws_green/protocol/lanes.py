@@ -170,24 +170,21 @@ class Lanes:
         """The messages that are to leave next, and the lanes whose fragment could not be built (`Lane.failure`)."""
         failed: list[Lane] = []
         control, self._control = self._control, None
-        if not self._has_leader:
-            batch, room = [], BATCH_BYTES
-            if control is not None:
-                batch, room = control, BATCH_BYTES - sum(map(len, control))
-            self._take(batch, room, failed)
-            return batch, failed
-        self._has_leader = False
-        leader: list[bytes] = []
-        # The least room there is, hence one frame; it makes a batch with those that had to wait for it.
-        self._take(leader, 1, failed)
-        return leader + (control or []), failed
-
-    def _take(self, batch: list[bytes], room: int, failed: list[Lane]) -> None:
-        opening: Lane | None = None
+        leads, self._has_leader = self._has_leader, False
+        batch: list[bytes] = []
+        room, opening = BATCH_BYTES, None
+        if leads:
+            # The least room there is, hence one frame; it makes a batch with those that had to wait for it.
+            room = 1
+        elif control is not None:
+            batch, room = control, BATCH_BYTES - sum(map(len, control))
         if self._whole:
             room, opening = self._take_whole(batch, room)
-        if opening is not None or self._bulk:
+        if self._bulk or opening is not None:
             self._take_fragments(batch, room, opening, failed)
+        if leads and control is not None:
+            batch += control
+        return batch, failed
 
     def _take_whole(self, batch: list[bytes], room: int) -> tuple[int, Lane | None]:
         """Take whole frames while there is room.

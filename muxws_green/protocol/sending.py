@@ -132,7 +132,8 @@ class SendingHalf:
             # A codec of the application's may have switched, and another greenlet have taken the id.
             if self._next_id == stream_id:
                 break
-        self._check_openable()
+        if self.dead or self.goaway_received or self._goaway_code is not None:
+            self._check_openable()
         self._next_id = stream_id + 2
         self._highest_local = stream_id
         live = LiveStream(stream_id, True, HALF_CLOSED_LOCAL if end else OPEN)
@@ -154,11 +155,6 @@ class SendingHalf:
         if self.goaway_sent:
             raise ConnectionGoingAway("this end is going away")
         raise ConnectionGoingAway(f"all stream ids up to {MAX_STREAM_ID} are used up; dial again")
-
-    @property
-    def ids_used_up(self) -> bool:
-        """Whether the last stream id of this end has been taken."""
-        return self._next_id > MAX_STREAM_ID
 
     def send(
         self,
@@ -306,15 +302,14 @@ class SendingHalf:
     def take_batch(self) -> list[bytes]:
         """The messages to write next; empty where nothing waits."""
         lanes = self.lanes
-        # Again where all that came was a failure: what that has queued must not wait for somebody else's frame.
-        while lanes:
+        while True:
             batch, failed = lanes.take_batch()
             self._queued_pongs = 0
             for lane in failed:
                 self._give_up(lane)
-            if batch:
+            # Again where all that came was a failure: what that has queued must not wait for somebody else's frame.
+            if batch or not failed:
                 return batch
-        return []
 
     def _give_up(self, lane: Lane) -> None:
         """A fragment could not be built, so the remote will never get the rest."""

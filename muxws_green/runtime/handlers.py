@@ -109,14 +109,14 @@ class HandlerRun:
             if stream._inbox.error is not None:
                 # Whoever keeps the stream by now, a log of the handler's error for one, will not read it.
                 stream._inbox.drop()
-            self._link.handler_ended(stream._live)
+            self._link.core.handler_ended(stream._live)
 
     def _work(self, stream: Stream) -> None:
         try:
             result = self._handler(stream.payload, stream)
             if result is not None:
                 self._check_result(result)
-            if stream.state in SENDING:
+            if stream._live.state in SENDING:
                 stream.end()
         except KeyboardInterrupt as error:
             self._answer_for(error)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from muxws_green.runtime.stream import Stream
 
 frame_logger = logging.getLogger("muxws.frames")
+#: `logs_frames(logging.DEBUG)`: whether frames are logged at this moment.
+logs_frames = frame_logger.isEnabledFor
 logger = logging.getLogger("muxws.peer")
 
 FrameHook = Callable[[str, Frame, int], object]
@@ -36,19 +38,21 @@ _discards: WeakSet[Any] = WeakSet()
 class Hooks:
     """The observers and interceptors of one peer."""
 
-    __slots__ = ("_discards", "_frames", "_incoming", "_open", "_reply")
+    __slots__ = ("_discards", "_open", "_reply", "incoming", "observers")
 
     def __init__(self) -> None:
-        self._frames: tuple[FrameHook, ...] = ()
+        #: Of frames.
+        self.observers: tuple[FrameHook, ...] = ()
         self._open: dict[object, OpenInterceptor] = {}
         self._reply: dict[object, ReplyHeadersInterceptor] = {}
-        self._incoming: dict[object, IncomingHeadersInterceptor] = {}
+        #: Interceptors of the remote's headers; `incoming_headers` calls them.
+        self.incoming: dict[object, IncomingHeadersInterceptor] = {}
         self._discards: tuple[int, ...] = ()
 
     def on_frame(self, hook: FrameHook) -> None:
         """Call `hook(direction, frame, byte_length)` for every frame."""
         check_callable("an on_frame hook", hook)
-        self._frames += (hook,)
+        self.observers += (hook,)
 
     def intercept_open(self, interceptor: OpenInterceptor) -> Callable[[], None]:
         """Register for the headers of streams opened here."""
@@ -60,23 +64,18 @@ class Hooks:
 
     def intercept_incoming_headers(self, interceptor: IncomingHeadersInterceptor) -> Callable[[], None]:
         """Register for the leading headers that the remote sends."""
-        return _register(self._incoming, interceptor)
-
-    @property
-    def watching(self) -> bool:
-        """Whether anybody looks at frames at this moment."""
-        return bool(self._frames) or frame_logger.isEnabledFor(logging.DEBUG)
+        return _register(self.incoming, interceptor)
 
     def frame(self, connection_id: str, direction: str, envelope: Mapping[str, Any], byte_length: int) -> None:
         """Show one frame to the observers and to the log."""
         frame = from_mapping(dict(envelope))
-        for hook in self._frames:
+        for hook in self.observers:
             guarded(
                 lambda hook=hook: hook(direction, frame, byte_length),  # type: ignore[misc]
                 "muxws conn=%s an on_frame hook raised",
                 connection_id,
             )
-        if frame_logger.isEnabledFor(logging.DEBUG):
+        if logs_frames(logging.DEBUG):
             line = frame_line(connection_id, direction, frame, byte_length)
             guarded(lambda: frame_logger.debug(line), "muxws conn=%s a log handler raised", connection_id)
 
@@ -92,11 +91,11 @@ class Hooks:
 
     def open_headers(self, headers: Mapping[str, Any] | None, payload: Any) -> dict[str, Any] | None:
         """The headers of an `open` as the interceptors leave them; None where there are none."""
-        return self._outgoing(self._open, headers, payload)
+        return self._outgoing(self._open, headers, payload) if self._open or headers is not None else None
 
     def reply_headers(self, headers: Mapping[str, Any] | None, stream: Stream) -> dict[str, Any] | None:
         """The leading headers of an answer as the interceptors leave them; None where there are none."""
-        return self._outgoing(self._reply, headers, stream)
+        return self._outgoing(self._reply, headers, stream) if self._reply or headers is not None else None
 
     def _outgoing(
         self, interceptors: dict[object, Any], headers: Mapping[str, Any] | None, about: Any
@@ -113,10 +112,8 @@ class Hooks:
 
     def incoming_headers(self, connection_id: str, headers: Mapping[str, Any] | None, stream: Stream) -> None:
         """Show the remote's leading headers, an empty mapping where it sent none."""
-        if not self._incoming:
-            return
         view = MappingProxyType(dict(headers or {}))
-        for interceptor in list(self._incoming.values()):
+        for interceptor in list(self.incoming.values()):
             guarded(
                 lambda interceptor=interceptor: interceptor(view, stream),  # type: ignore[misc]
                 "muxws conn=%s stream=%s an incoming headers interceptor raised",

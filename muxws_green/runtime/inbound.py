@@ -36,7 +36,7 @@ class Inbound:
         stream = Stream(link, live, headers, None)
         live.owner = stream
         link.stats.streams_accepted += 1
-        if link.owner._handler is not None:
+        if link.hooks.incoming and link.owner._handler is not None:
             # Without a handler it is about to be refused.
             link.hooks.incoming_headers(link.id, headers, stream)
 
@@ -58,7 +58,8 @@ class Inbound:
         link = self._link
         stream: Stream = live.owner
         stream._answer(headers)
-        link.hooks.incoming_headers(link.id, headers, stream)
+        if link.hooks.incoming:
+            link.hooks.incoming_headers(link.id, headers, stream)
 
     def payload(self, live: LiveStream, payload: Any, size: int) -> None:
         """A payload has arrived."""

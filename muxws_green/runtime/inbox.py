@@ -50,7 +50,8 @@ class Inbox:
         self.ended = False
         #: The reset that ended the stream.
         self.error: StreamReset | None = None
-        self.waiters = WaitList(intake.parking)
+        #: Where somebody waits for something to arrive; None where nobody ever did.
+        self.waiters: WaitList | None = None
         #: The greenlet that took a payload last, or took it upon itself to wait for one.
         self.taker: greenlet | None = None
         #: When a payload was last taken during a pause.
@@ -67,8 +68,14 @@ class Inbox:
         intake.held_bytes += size
         if intake.held_bytes > intake.hard_bytes:
             intake.overfilled(self, size)
-        if self.waiters.waiters:
+        if self.waiters is not None:
             self.waiters.wake()
+
+    def wait(self, until: float | None) -> bool:
+        """Wait for something to arrive; False where the clock's time `until` came first."""
+        if self.waiters is None:
+            self.waiters = WaitList(self._intake.parking)
+        return self.waiters.wait(until)
 
     def take(self) -> Any:
         """The oldest payload; there must be one."""
@@ -107,7 +114,7 @@ class Inbox:
             self.ended = True
         elif self.error is None:
             self.error = error
-        if self.waiters.waiters:
+        if self.waiters is not None:
             self.waiters.wake()
 
 

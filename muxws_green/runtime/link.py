@@ -160,7 +160,7 @@ class Link:
     @property
     def is_alive(self) -> bool:
         """Whether the socket is open and nothing has gone wrong on it."""
-        return self.cause is None and not self.failing
+        return not self.failing
 
     @property
     def last_round_trip(self) -> float | None:
@@ -397,17 +397,14 @@ class Link:
 
     def stream_closed(self, live: LiveStream) -> None:
         """A stream has closed: a drain or a sender may have waited for that."""
-        self.show_progress()
+        if self._parting is not None:
+            self._parting.progress.wake()
         self.outlet.stream_closed(live)
 
     def show_progress(self) -> None:
         """Something that a parting may wait for has happened."""
         if self._parting is not None:
             self._parting.progress.wake()
-
-    def handler_ended(self, live: LiveStream) -> None:
-        """The handler of a stream has ended."""
-        self.core.handler_ended(live)
 
 
 def refuse_held(live: LiveStream, reason: str) -> None:

@@ -7,6 +7,7 @@ other, nor the connection: whatever ends one of them ends in `Link.terminate`.
 from __future__ import annotations
 
 import logging
+from logging import DEBUG
 from typing import TYPE_CHECKING
 
 import gevent
@@ -14,6 +15,7 @@ import gevent
 from muxws_green.errors import ConnectionClosed
 from muxws_green.protocol.connection import Violation
 from muxws_green.protocol.lanes import BATCH_BYTES
+from muxws_green.runtime.hooks import logs_frames
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -41,7 +43,8 @@ def read(link: Link) -> None:
 
 
 def _read_on(link: Link) -> None:
-    transport, core, stats, intake, heartbeat = link.transport, link.core, link.stats, link.intake, link.heartbeat
+    transport, core, hooks, stats = link.transport, link.core, link.hooks, link.stats
+    intake, heartbeat = link.intake, link.heartbeat
     while True:
         messages = transport.receive()
         if link.cause is not None:
@@ -51,7 +54,7 @@ def _read_on(link: Link) -> None:
         if link.failing:
             continue
         stats.frames_received += len(messages)
-        core.observer = link.show_received if link.hooks.watching else None
+        core.observer = link.show_received if hooks.observers or logs_frames(DEBUG) else None
         try:
             for message in messages:
                 core.receive(message)
@@ -104,15 +107,15 @@ def write(link: Link, work: Doorbell) -> None:
 
 
 def _write_on(link: Link, work: Doorbell) -> None:
-    transport, core, outlet, stats = link.transport, link.core, link.outlet, link.stats
+    transport, core, outlet, hooks, stats = link.transport, link.core, link.outlet, link.hooks, link.stats
     binary, heartbeat = link.codec.binary, link.heartbeat
     yielded_at = transport.sent_bytes
     while link.cause is None:
         batch = core.take_batch()
         if batch or link.nudged:
             link.nudged = False
-            if batch and link.hooks.watching:
-                link.hooks.sent(link.id, batch, core.envelopes, binary)
+            if batch and (hooks.observers or logs_frames(DEBUG)):
+                hooks.sent(link.id, batch, core.envelopes, binary)
             transport.send(batch, binary)
             stats.frames_sent += len(batch)
             if heartbeat is not None and batch:

@@ -19,6 +19,7 @@ from muxws_green.errors import (
 )
 from muxws_green.interfaces import IPeer, ITransport
 from muxws_green.protocol.longbytes import LongBytes
+from muxws_green.protocol.sending import MAX_STREAM_ID
 from muxws_green.runtime.checks import check_code_and_reason
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.greenlets import OwnGreenlet
@@ -200,10 +201,11 @@ class Peer(Registrations):
                 raise BlockingIOError(f"no room for {size} bytes: {core.lanes.queued_bytes} bytes wait to be sent")
         elif not link.outlet.wait_for_room(None, size, whole, until):
             raise StreamTimeout(f"no room in the send buffer within {timeout} s")
-        if self._link is not link or not link.is_alive:
+        if self._link is not link or link.failing:
             raise self._lost()
         stream = link.open(encoded, payload, headers, end)
-        if core.ids_used_up:
+        if stream.id > MAX_STREAM_ID - 2:
+            # That was the last one.
             link.parting.retire()
         return stream
 
@@ -215,7 +217,7 @@ class Peer(Registrations):
         """
         self._home.check()
         link = self._link
-        if link is None or not self._established or not link.is_alive:
+        if link is None or not self._established or link.failing:
             raise self._lost()
         return link
 
@@ -261,7 +263,7 @@ class Peer(Registrations):
             ProtocolError: The answer was no payload, or more than one.
             MuxwsError, TypeError, ValueError: As `open`.
         """
-        until = deadline(self._options.clock, timeout)
+        until = None if timeout is None else deadline(self._options.clock, timeout)
         stream = self._open(payload, headers, True, True, until, timeout)
         return stream._collect_one(until, timeout)
 

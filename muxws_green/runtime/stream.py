@@ -357,7 +357,8 @@ class Stream(Waitable):
                 payload = inbox.take()
                 inbox.taker = None
                 return payload
-            self._raise_if_over("was answered without a payload")
+            if inbox.ended or inbox.error is not None:
+                self._raise_if_over("was answered without a payload")
             if not self._wait(until) and not (inbox.ended or inbox.error or len(inbox.items) > 1):
                 self._expire(timeout)
 
@@ -381,7 +382,7 @@ class Stream(Waitable):
     def _wait(self, until: float | None) -> bool:
         """Wait for something to arrive; False where the time came first."""
         try:
-            return self._inbox.waiters.wait(until)
+            return self._inbox.wait(until)
         except BaseException:
             self._cancel_if_live("the consumer was interrupted")
             raise
