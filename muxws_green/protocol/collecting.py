@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from muxws_green.errors import ProtocolError, ResetCode
-from muxws_green.interfaces import IBulkCodec, ICodec, IConnectionSink, IEnvelopeCodec
+from muxws_green.interfaces import IBulkCodec
 from muxws_green.protocol.assembler import Assembler
 from muxws_green.protocol.frames import ABSENT
 from muxws_green.protocol.sending import SendingHalf
@@ -17,42 +17,11 @@ from muxws_green.protocol.streams import LiveStream
 
 
 class CollectingHalf(SendingHalf):
-    """The sending half, and besides it what collects fragments.
+    """The sending half, and besides it what collects fragments."""
 
-    Args:
-        codec: The codec of the connection.
-        envelopes: The same codec's envelope operations.
-        bulk: The same codec's operations for long bytes; None where it has none.
-        sink: Is told what happens.
-        dialer: True for the end that dialled, which opens odd ids.
-        max_frame_bytes: Cap of one encoded message, both ways.
-        max_payload_bytes: Largest payload taken from the remote.
-        send_buffer_bytes: Soft limit of what may be queued to be sent.
-    """
-
-    def __init__(
-        self,
-        codec: ICodec,
-        envelopes: IEnvelopeCodec,
-        bulk: IBulkCodec | None,
-        sink: IConnectionSink,
-        *,
-        dialer: bool,
-        max_frame_bytes: int,
-        max_payload_bytes: int,
-        send_buffer_bytes: int,
-    ) -> None:
-        super().__init__(
-            codec,
-            envelopes,
-            bulk,
-            sink,
-            dialer=dialer,
-            max_frame_bytes=max_frame_bytes,
-            send_buffer_bytes=send_buffer_bytes,
-        )
-        self._binary = codec.binary
-        self._max_payload_bytes = max_payload_bytes
+    #: What `Connection` was made with: whether messages are binary, and the largest payload taken from the remote.
+    _binary: bool
+    _max_payload_bytes: int
 
     def _receive_piece(self, message: bytes, bulk: IBulkCodec) -> bool:
         """Act upon a fragment from the middle of a payload that is being collected, without taking copies.

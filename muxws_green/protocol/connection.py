@@ -90,9 +90,10 @@ class Connection(CollectingHalf):
             sink,
             dialer=dialer,
             max_frame_bytes=max_frame_bytes,
-            max_payload_bytes=max_payload_bytes,
             send_buffer_bytes=send_buffer_bytes,
         )
+        self._binary = codec.binary
+        self._max_payload_bytes = max_payload_bytes
         #: How long the message of a whole payload may be.
         self._max_message_bytes = max_payload_bytes + ENVELOPE_BYTES
         self._max_concurrent_streams = max_concurrent_streams

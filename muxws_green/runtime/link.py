@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from gevent import getcurrent
 from greenlet import GreenletExit, greenlet
 
-from muxws_green.codecs.envelopes import bulk_of, envelopes_of
 from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode
 from muxws_green.interfaces import ITransport
 from muxws_green.protocol.connection import Connection
@@ -117,8 +116,8 @@ class Link:
         self.intake = Intake(self.parking, options.receive_buffer_bytes, options.receive_pause_timeout, refuse_held)
         self.core = Connection(
             options.codec,
-            envelopes_of(options.codec),
-            bulk_of(options.codec),
+            options.envelopes,
+            options.bulk,
             Inbound(self),
             dialer=owner.is_dialer,
             max_frame_bytes=options.max_frame_bytes,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from zope.interface import directlyProvides
 
-from muxws_green.interfaces import IClock, ICodec, IErrorSerializer, IHeartbeatPolicy
+from muxws_green.codecs.envelopes import bulk_of, envelopes_of
+from muxws_green.interfaces import IBulkCodec, IClock, ICodec, IEnvelopeCodec, IErrorSerializer, IHeartbeatPolicy
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES, checked_cap
 from muxws_green.runtime.clock import default_clock
 
@@ -117,6 +119,16 @@ class Options:
     error_serializer: IErrorSerializer | None = None
     heartbeat: IHeartbeatPolicy | None = None
     clock: IClock = default_clock
+
+    @cached_property
+    def envelopes(self) -> IEnvelopeCodec:
+        """The envelope operations of the codec, looked for once."""
+        return envelopes_of(self.codec)
+
+    @cached_property
+    def bulk(self) -> IBulkCodec | None:
+        """The codec's operations for long bytes, looked for once; None where it has none."""
+        return bulk_of(self.codec)
 
     def __post_init__(self) -> None:
         checked_count("max_payload_bytes", self.max_payload_bytes)
