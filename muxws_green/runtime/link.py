@@ -359,8 +359,6 @@ class Link:
 
     def disown(self) -> None:
         """In a forked child: the socket and all of this are the parent's."""
-        if self.cause is not None:
-            return
         self.cause = ConnectionClosed("this process was forked from the one that owns the connection")
         self.failing = True
         self.core.die()

@@ -313,6 +313,19 @@ def test_assembler_joins_long_and_short_pieces_in_their_order():
     assert assembler.join() == b"".join(pieces)
 
 
+@pytest.mark.parametrize("shown, kept", [(60_000, True), (40_000, False)])
+def test_assembler_keeps_a_view_that_is_most_of_what_it_keeps_alive(shown, kept):
+    data = b"x" * 100_000
+    assembler = Assembler()
+    assembler.add(memoryview(data)[:shown])
+    assembler.add(b"y")
+    piece, run = assembler.take()
+    assert isinstance(piece, memoryview) is kept
+    assert piece == data[:shown]
+    assert run == b"y"
+    assert not assembler.in_progress
+
+
 def test_assembler_joins_bytes():
     assembler = Assembler()
     assembler.add(b"\xff")

@@ -380,6 +380,34 @@ def test_one_whose_deadline_comes_with_the_wake_up_passes_the_room_on(stuck, clo
     assert not isinstance(waiting.get(timeout=PATIENCE), BaseException)
 
 
+@pytest.mark.parametrize("size", [70_000, 1_000])
+def test_those_who_wait_to_open_learn_that_the_connection_is_gone(stuck, size):
+    made = stuck(limit=40_000)
+    nearly_full(made)
+    for _ in range(30):
+        made.near.notify("s" * 1_000, wait=False) if made.near._link.core.lanes.has_room(None, 1_000, True) else None
+    waiting = outcome(made.near.open, "y" * size)
+    settle()
+    assert not waiting.dead
+    made.near_transport.abort()
+    assert isinstance(waiting.get(timeout=PATIENCE), ConnectionLost)
+
+
+@pytest.mark.parametrize("size", [70_000, 1_000])
+def test_a_stream_on_which_somebody_waits_to_send_is_not_cancelled_by_leaving(stuck, size):
+    made = stuck(limit=40_000)
+    attended, left = made.near.open(), made.near.open()
+    nearly_full(made)
+    for _ in range(30):
+        made.near.notify("s" * 1_000, wait=False) if made.near._link.core.lanes.has_room(None, 1_000, True) else None
+    sending = outcome(attended.end, "y" * size)
+    settle()
+    assert not sending.dead
+    assert (attended._is_unattended(), left._is_unattended()) == (False, True)
+    flow(made)
+    assert sending.get(timeout=PATIENCE) is None
+
+
 def test_many_waiters_all_get_their_turn(stuck):
     made = stuck(limit=40_000)
     nearly_full(made)

@@ -587,6 +587,16 @@ def test_what_a_transport_hands_over_after_the_end_is_not_looked_at(ends):
     assert made.near.close_cause.code == 4000
 
 
+def test_what_a_transport_has_to_write_after_the_end_needs_no_writer(ends):
+    made = ends()
+    link = made.near._link
+    made.near_transport.abort()
+    settle()
+    assert link.cause is not None
+    made.near_transport._wake()
+    assert link._writer is None
+
+
 def test_nothing_is_looked_at_behind_a_frame_in_which_the_connection_ended(ends):
     made, seen = ends(), []
     made.near.on_stream(lambda payload, stream: seen.append(payload))
