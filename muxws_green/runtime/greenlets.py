@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gevent import Greenlet
 
 if TYPE_CHECKING:
+    from muxws_green.runtime.link import Link
+
     _Base = Greenlet[..., None]
 else:
     _Base = Greenlet
@@ -36,7 +38,10 @@ class OwnGreenlet(CheapGreenlet):
         arguments: Further ones.
     """
 
-    __slots__ = ("_arguments", "_function", "_of")
+    __slots__ = ("_arguments", "_function", "_of", "connection")
+
+    #: The connection that is told of its end, if there is one.
+    connection: Link
 
     def __init__(self, name: str, function: Callable[..., None], of: object, *arguments: Any) -> None:
         super().__init__()

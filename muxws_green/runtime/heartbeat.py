@@ -59,9 +59,7 @@ class Heartbeat:
             if not isinstance(error, Exception):
                 raise
             return
-        self._greenlet = OwnGreenlet(f"heartbeat {self._link.id}", Heartbeat._run, self)
-        self._greenlet.rawlink(self._link.left)
-        self._greenlet.start()
+        self._greenlet = self._link.begin("heartbeat", Heartbeat._run, self)
 
     def stop(self) -> None:
         """The connection is over: let the greenlet end. Never switches."""

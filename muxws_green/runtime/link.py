@@ -237,11 +237,12 @@ class Link:
     def begin(self, job: str, function: Callable[..., None], of: object, *arguments: Any) -> OwnGreenlet:
         """Start one of the connection's greenlets, for `function(of, *arguments)`."""
         own = OwnGreenlet(f"{job} {self.id}", function, of, *arguments)
-        own.rawlink(self.left)
+        own.connection = self
+        own.rawlink(_left)
         own.start()
         return own
 
-    def left(self, own: OwnGreenlet) -> None:
+    def _lost_one(self, own: OwnGreenlet) -> None:
         """One of the connection's greenlets has ended. One that was killed before it ran had no chance to say so."""
         if self.is_alive and (self._parting is None or self._parting.cause is None):
             self.crashed(own.name.partition(" ")[0], GreenletExit("killed before it ran"))
@@ -402,6 +403,13 @@ class Link:
         """Something that a parting may wait for has happened."""
         if self._parting is not None:
             self._parting.progress.wake()
+
+
+def _left(own: OwnGreenlet) -> None:
+    """Called when a greenlet has ended. A function, as a bound method would be one more object for each of them."""
+    link = own.connection
+    del own.connection
+    link._lost_one(own)
 
 
 def refuse_held(live: LiveStream, reason: str) -> None:
