@@ -6,7 +6,7 @@ back for the remote's acknowledgement. Called by `SocketTransport` for sockets d
 
 What has arrived and was not read yet is a backlog too, of this end's kernel, and Linux lets it grow to many megabytes
 for a remote that sends faster than is read. On a short path a small one is enough for any speed, so there it is kept
-small; on a long one it bounds the speed, and is left to the kernel.
+small once there is one; on a long path it bounds the speed, and is left to the kernel.
 """
 
 from __future__ import annotations
@@ -36,25 +36,38 @@ _TCP_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 def tune(sock: GeventSocket) -> None:
     """Send small messages at once, keep the kernel's backlog small, and let no timeout of the socket cut a frame.
 
-    TCP: TCP_NODELAY, and TCP_NOTSENT_LOWAT or else SO_SNDBUF; SO_RCVBUF on a short path. Other families, Unix sockets
-    that is: SO_SNDBUF. A timeout left on the socket by whoever had it before is taken away: deadlines belong to the
-    waits of callers.
+    TCP: TCP_NODELAY, and TCP_NOTSENT_LOWAT or else SO_SNDBUF. Other families, Unix sockets that is: SO_SNDBUF. A
+    timeout left on the socket by whoever had it before is taken away: deadlines belong to the waits of callers.
     """
     sock.settimeout(None)
     try:
         if sock.family in _INTERNET_FAMILIES:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            round_trip = round_trip_seconds(sock)
-            is_short = round_trip is not None and round_trip <= SHORT_PATH_SECONDS
-            # A buffer that is small already was somebody's choice.
-            if is_short and sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= SEND_BUFFER_BYTES:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             if _TCP_NOTSENT_LOWAT is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_LIMIT_BYTES)
                 return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     except OSError:
         # Some systems refuse options on a socket that the remote has reset already; the first read reports that.
+        pass
+
+
+def bound_backlog(sock: GeventSocket) -> None:
+    """Keep what arrives faster than it is read from growing in the kernel: SO_RCVBUF, on TCP over a short path.
+
+    For a remote that has sent a lot; most never do, and each of these calls takes as long as some frames.
+    """
+    if sock.family not in _INTERNET_FAMILIES:
+        return
+    round_trip = round_trip_seconds(sock)
+    if round_trip is None or round_trip > SHORT_PATH_SECONDS:
+        return
+    try:
+        # A buffer that is small already was somebody's choice.
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= SEND_BUFFER_BYTES:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    except OSError:
+        # As in `tune`.
         pass
 
 

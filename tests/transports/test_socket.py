@@ -16,6 +16,7 @@ from zope.interface.verify import verifyObject
 from muxws_green.errors import ConnectionClosed
 from muxws_green.interfaces import ITransport
 from muxws_green.testing.clock import settle
+from muxws_green.transports import socket as transport_module
 from muxws_green.transports import tuning
 from muxws_green.transports.socket import READ_BYTES, SocketTransport
 from muxws_green.transports.tuning import (
@@ -23,6 +24,7 @@ from muxws_green.transports.tuning import (
     SEND_BUFFER_BYTES,
     SHORT_PATH_SECONDS,
     UNSENT_LIMIT_BYTES,
+    bound_backlog,
     tune,
     unacknowledged_bytes,
 )
@@ -636,9 +638,42 @@ def test_on_a_short_path_the_kernel_keeps_little_that_was_not_read(monkeypatch, 
     if chosen is not None:
         near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, chosen)
     before = near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    tune(near)
+    bound_backlog(near)
     after = near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     assert after == (2 * RECEIVE_BUFFER_BYTES if path == "short" and chosen is None else before)
+    near.close()
+    far.close()
+
+
+@linux
+def test_the_backlog_of_a_remote_is_bounded_once_it_has_sent_a_lot(monkeypatch):
+    monkeypatch.setattr(transport_module, "READ_BYTES", 1_000)
+    ends = Ends("tcp", "client")
+    sock = ends.transport._sock
+
+    def backlog() -> int:
+        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    before = backlog()
+    ends.raw.sock.sendall(frame(BINARY, bytes(500), masked=False))
+    assert ends.receive() == [bytes(500)]
+    assert backlog() == before
+    ends.raw.sock.sendall(frame(BINARY, bytes(5_000), masked=False))
+    assert ends.receive() == [bytes(5_000)]
+    assert backlog() == 2 * RECEIVE_BUFFER_BYTES
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, before)
+    chosen = backlog()
+    ends.raw.sock.sendall(frame(BINARY, bytes(5_000), masked=False))
+    assert ends.receive() == [bytes(5_000)]
+    assert backlog() == chosen
+    ends.finish()
+
+
+def test_what_is_no_tcp_socket_has_no_backlog_to_bound():
+    near, far = unix_pair()
+    before = near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    bound_backlog(near)
+    assert near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == before
     near.close()
     far.close()
 
@@ -670,6 +705,7 @@ def test_tuning_a_socket_that_is_gone_is_no_error():
     near, far = tcp_pair()
     near.close()
     tune(near)
+    bound_backlog(near)
     far.close()
 
 
