@@ -23,7 +23,7 @@ from muxws_green.transports import tls
 from muxws_green.transports.deadline import Deadline
 from muxws_green.transports.network import connect_tcp, connect_unix
 from muxws_green.transports.proxy import HttpProxy, open_tunnel, parse_proxy, proxy_from_environment
-from muxws_green.transports.socket import READ_BYTES, SocketTransport
+from muxws_green.transports.socket import READ_BYTES, SocketTransport, wait_to_read
 from muxws_green.transports.urls import Target, parse_url
 from muxws_green.websocket import ClientHandshake, HandshakeAnswer, UpgradeRequest, WsUri
 
@@ -121,6 +121,9 @@ class Dialer:
         handshake = ClientHandshake(self._request)
         sock.sendall(handshake.request())
         while True:
+            if self._ssl_context is None:
+                # What has just been asked for takes a moment.
+                wait_to_read(sock)
             data = sock.recv(READ_BYTES)
             if not data:
                 handshake.feed_eof()

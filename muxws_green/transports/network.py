@@ -53,6 +53,9 @@ def connect_tcp(host: str, port: int, clock: IClock, deadline: Deadline) -> geve
         share = None if last or left is None else left / (len(addresses) - position)
         place = f"{host} port {port}" if sockaddr[0] == host else f"{host} ({sockaddr[0]}) port {port}"
         try:
+            if share is None:
+                # The deadline around all of it is enough.
+                return _connect(family, kind, protocol, sockaddr)
             with Deadline(clock, share, f"{place} did not answer"):
                 return _connect(family, kind, protocol, sockaddr)
         except OSError as error:

@@ -39,6 +39,15 @@ _DISCARDED_READS = 64
 _LOST = (1006, "connection lost without a close frame")
 
 
+def wait_to_read(sock: GeventSocket) -> None:
+    """Wait until there is something to read on a plain socket of which the last read took all there was.
+
+    gevent's own `recv` would ask the kernel once more before it waits, and be told so by an exception; this is how it
+    waits then.
+    """
+    sock._wait(sock._read_event)  # type: ignore[attr-defined]
+
+
 @implementer(ITransport)
 class SocketTransport:
     """One open WebSocket on `sock`, which belongs to this object from now on.
@@ -58,7 +67,8 @@ class SocketTransport:
         self._piece_bytes = _TLS_RECORD_BYTES if secure else sys.maxsize
         # What a TLS socket has decrypted already the kernel does not know of.
         self._kernel_knows = not secure
-        self._drained = False
+        # Whoever has made the handshake has read all there was, or nearly always.
+        self._drained = True
         self._backlog_bound = False
         #: Bytes of frames received and sent so far; see `ITransport`.
         self.received_bytes = 0
@@ -175,9 +185,7 @@ class SocketTransport:
         sock = self._sock
         try:
             if self._drained and self._kernel_knows:
-                # The last read took all there was. gevent would ask the kernel again before it waits, and be told so
-                # by an exception; this is how it waits then.
-                sock._wait(sock._read_event)  # type: ignore[attr-defined]
+                wait_to_read(sock)
             return sock.recv(READ_BYTES)
         except OSError:
             return b""

@@ -41,11 +41,15 @@ def tune(sock: GeventSocket) -> None:
     """
     sock.settimeout(None)
     try:
-        if sock.family in _INTERNET_FAMILIES:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if _TCP_NOTSENT_LOWAT is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_LIMIT_BYTES)
-                return
+        # Asked by trying: gevent makes an enum of the family, which takes longer.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        is_tcp = True
+    except OSError:
+        is_tcp = False
+    try:
+        if is_tcp and _TCP_NOTSENT_LOWAT is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_LIMIT_BYTES)
+            return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     except OSError:
         # Some systems refuse options on a socket that the remote has reset already; the first read reports that.
