@@ -68,8 +68,8 @@ class Lanes:
         self._control: list[bytes] | None = None
         #: Lanes whose next frame is whole, or an `open` of which nothing has left.
         self._whole: deque[Lane] = deque()
-        #: Lanes whose next frame is any other fragment.
-        self._bulk: deque[Lane] = deque()
+        #: Lanes whose next frame is any other fragment; None before there was one.
+        self._bulk: deque[Lane] | None = None
 
     def __bool__(self) -> bool:
         """Whether anything waits to be sent."""
@@ -85,7 +85,7 @@ class Lanes:
         """
         if lane is not None and lane.items and lane.queued_bytes + size > self.lane_limit_bytes:
             return False
-        lanes = len(self._whole) + len(self._bulk)
+        lanes = len(self._whole) + (len(self._bulk) if self._bulk else 0)
         besides = (lanes - FREE_LANES) * LANE_BYTES if lanes > FREE_LANES else 0
         if self.queued_bytes + besides < self.limit_bytes:
             return True
@@ -94,9 +94,14 @@ class Lanes:
     @property
     def overdue(self) -> bool:
         """Whether more waits than all that may be queued for payloads: the remote has us answer and does not read."""
-        lanes = len(self._whole) + len(self._bulk)
+        lanes = len(self._whole) + (len(self._bulk) if self._bulk else 0)
         besides = (lanes - FREE_LANES) * LANE_BYTES if lanes > FREE_LANES else 0
         return self.whole_bytes + besides > self.limit_bytes + self.reserve_bytes + OVERDUE_BYTES
+
+    def _fragments(self) -> deque[Lane]:
+        if self._bulk is None:
+            self._bulk = deque()
+        return self._bulk
 
     def put_control(self, message: bytes) -> None:
         """Queue a connection-level frame behind the others of its kind."""
@@ -114,7 +119,7 @@ class Lanes:
         if whole:
             self.whole_bytes += size
         if len(items) == 1:
-            (self._whole if whole or lane.open_unsent else self._bulk).append(lane)
+            (self._whole if whole or lane.open_unsent else self._fragments()).append(lane)
 
     def put_first(self, lane: Lane, item: bytes | Splitter, size: int) -> None:
         """Queue the `open` that must leave before all else, connection-level frames included; only on empty lanes."""
@@ -144,26 +149,28 @@ class Lanes:
             self.queued_bytes += len(kept)
             self.whole_bytes += len(kept)
         else:
-            (self._whole if isinstance(first, bytes) or lane.open_unsent else self._bulk).remove(lane)
+            (self._whole if isinstance(first, bytes) or lane.open_unsent else self._fragments()).remove(lane)
             lane.open_unsent = False
 
     def abandon(self, stream_id: int) -> None:
         """Drop the rest of a fragmented payload of a stream that has closed here; the remote wants no more of it."""
-        for lane in self._bulk:
+        for lane in self._bulk or ():
             if lane.stream == stream_id:
                 self.discard(lane, keep_unsent_open=False)
                 return
 
     def clear(self) -> None:
         """The socket is dead: nothing is kept for the next one."""
-        for lane in (*self._whole, *self._bulk):
+        bulk = self._fragments()
+        for lane in (*self._whole, *bulk):
             lane.items.clear()
             lane.queued_bytes = 0
             lane.open_unsent = False
         self._has_leader = False
         self._control = None
         self._whole.clear()
-        self._bulk.clear()
+        # Emptied, not replaced: `take_batch` may be in the middle of it.
+        bulk.clear()
         self.queued_bytes = self.whole_bytes = 0
 
     def take_batch(self) -> tuple[list[bytes], list[Lane]]:
@@ -212,7 +219,7 @@ class Lanes:
             taken += size
             lane.queued_bytes -= size
             if items:
-                (rotation if type(items[0]) is bytes else self._bulk).append(lane)
+                (rotation if type(items[0]) is bytes else self._fragments()).append(lane)
         self.queued_bytes -= taken
         self.whole_bytes -= taken
         if not held:
@@ -222,7 +229,7 @@ class Lanes:
 
     def _take_fragments(self, batch: list[bytes], room: int, opening: Lane | None, failed: list[Lane]) -> None:
         """Take fragments while there is room: one at least, one of a stream at most, first that of `opening`."""
-        rotation = self._bulk
+        rotation = self._fragments()
         turns = len(rotation)
         if opening is not None:
             self._whole.popleft()
@@ -271,4 +278,4 @@ class Lanes:
         if splitter.done:
             items.popleft()
         if items:
-            (self._whole if type(items[0]) is bytes else self._bulk).append(lane)
+            (self._whole if type(items[0]) is bytes else self._fragments()).append(lane)

@@ -11,6 +11,7 @@ from muxws_green.errors import ResetCode, StreamReset
 from muxws_green.interfaces import IConnectionSink
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.handlers import HandlerRun
+from muxws_green.runtime.stats import count_reset
 from muxws_green.runtime.stream import Stream
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Inbound:
         link = self._link
         stream = Stream(link, live, headers, None)
         live.owner = stream
-        link.stats.streams_accepted += 1
+        link.streams_accepted += 1
         if link.hooks.incoming and link.owner._handler is not None:
             # Without a handler it is about to be refused.
             link.hooks.incoming_headers(link.id, headers, stream)
@@ -72,7 +73,7 @@ class Inbound:
     def failed(self, live: LiveStream, error: StreamReset) -> None:
         """A stream was reset by the remote, or for a fault of the remote's."""
         link = self._link
-        link.stats.count_reset(error.code)
+        count_reset(link.resets, error.code)
         live.owner._fail(error)
         link.wake_writer()
 

@@ -43,7 +43,7 @@ def read(link: Link) -> None:
 
 
 def _read_on(link: Link) -> None:
-    transport, core, hooks, stats = link.transport, link.core, link.hooks, link.stats
+    transport, core, hooks = link.transport, link.core, link.hooks
     intake, heartbeat = link.intake, link.heartbeat
     while True:
         messages = transport.receive()
@@ -53,7 +53,7 @@ def _read_on(link: Link) -> None:
             heartbeat.received()
         if link.failing:
             continue
-        stats.frames_received += len(messages)
+        link.frames_received += len(messages)
         core.observer = link.show_received if hooks.observers or logs_frames(DEBUG) else None
         try:
             for message in messages:
@@ -107,7 +107,7 @@ def write(link: Link, work: Doorbell) -> None:
 
 
 def _write_on(link: Link, work: Doorbell) -> None:
-    transport, core, outlet, hooks, stats = link.transport, link.core, link.outlet, link.hooks, link.stats
+    transport, core, outlet, hooks = link.transport, link.core, link.outlet, link.hooks
     binary, heartbeat = link.codec.binary, link.heartbeat
     yielded_at = transport.sent_bytes
     while link.cause is None:
@@ -117,7 +117,7 @@ def _write_on(link: Link, work: Doorbell) -> None:
             if batch and (hooks.observers or logs_frames(DEBUG)):
                 hooks.sent(link.id, batch, core.envelopes, binary)
             transport.send(batch, binary)
-            stats.frames_sent += len(batch)
+            link.frames_sent += len(batch)
             if heartbeat is not None and batch:
                 heartbeat.sent(len(batch))
             outlet.batch_left()

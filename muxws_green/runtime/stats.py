@@ -12,7 +12,7 @@ UNKNOWN_CODE = -1
 
 @dataclass(slots=True)
 class LinkStats:
-    """The counts of a connection, or of all connections of a peer; the rest of `Stats` is read where it lives."""
+    """The counts of a connection, or of all connections of a peer, up to a moment."""
 
     frames_sent: int = 0
     frames_received: int = 0
@@ -35,11 +35,12 @@ class LinkStats:
         for code, count in other.resets.items():
             self.resets[code] = self.resets.get(code, 0) + count
 
-    def count_reset(self, code: int) -> None:
-        """One more stream ended by a reset with this code."""
-        known = known_reset_code(code)
-        counted = int(known) if isinstance(known, ResetCode) else UNKNOWN_CODE
-        self.resets[counted] = self.resets.get(counted, 0) + 1
+
+def count_reset(resets: dict[int, int], code: int) -> None:
+    """One more stream ended by a reset with this code."""
+    known = known_reset_code(code)
+    counted = int(known) if isinstance(known, ResetCode) else UNKNOWN_CODE
+    resets[counted] = resets.get(counted, 0) + 1
 
 
 @dataclass(frozen=True)

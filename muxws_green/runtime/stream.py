@@ -28,6 +28,7 @@ from muxws_green.runtime.checks import check_code_and_reason, checked_metadata
 from muxws_green.runtime.inbox import Inbox
 from muxws_green.runtime.iteration import Iteration
 from muxws_green.runtime.options import deadline
+from muxws_green.runtime.stats import count_reset
 from muxws_green.runtime.waitable import Waitable
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class Stream(Waitable):
         if live.state not in LIVE:
             return
         link = self._link
-        link.stats.count_reset(code)
+        count_reset(link.resets, code)
         try:
             link.core.reset(live, code, reason, asked=asked, payload=payload)
         finally:

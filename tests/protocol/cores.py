@@ -208,7 +208,8 @@ def audit(core: Connection, running: int = 0) -> None:
         running: Closed streams of the remote's whose handler still runs.
     """
     lanes = core.lanes
-    waiting = [*lanes._whole, *lanes._bulk]
+    bulk = lanes._bulk or ()
+    waiting = [*lanes._whole, *bulk]
     assert len({id(lane) for lane in waiting}) == len(waiting)
     for lane in waiting:
         assert lane.items
@@ -218,7 +219,7 @@ def audit(core: Connection, running: int = 0) -> None:
     assert lanes.queued_bytes == sum(lane.queued_bytes for lane in waiting)
     assert lanes.whole_bytes == sum(len(item) for lane in waiting for item in lane.items if isinstance(item, bytes))
     assert all(isinstance(lane.items[0], bytes) or lane.open_unsent for lane in lanes._whole)
-    assert not any(isinstance(lane.items[0], bytes) or lane.open_unsent for lane in lanes._bulk)
+    assert not any(isinstance(lane.items[0], bytes) or lane.open_unsent for lane in bulk)
     opens = [lane.stream for lane in lanes._whole if lane.open_unsent]
     assert opens == sorted(opens)
     for live in core.streams.values():
