@@ -445,6 +445,8 @@ class Peer(Registrations):
         self.close_cause = cause
         forgetting, self._forgetting = self._forgetting, {}
         supervisor = self._supervisor
+        if supervisor is not None:
+            supervisor.link_ended()
         if supervisor is None or supervisor.reports_losses:
             will_retry = not self._closing and supervisor is not None and supervisor.will_retry()
             self._report_close(CloseReason(cause.code, cause.reason, cause.was_clean, will_retry))

@@ -24,7 +24,7 @@ from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames, guarded
 from muxws_green.runtime.options import check_callable, check_methods
 from muxws_green.runtime.session import Session
-from muxws_green.runtime.waiting import Doorbell, Parking, WaitList
+from muxws_green.runtime.waiting import Doorbell
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -116,9 +116,10 @@ class Supervisor:
         self._was_established = False
         self._stopped = False
         self._clock = peer._options.clock
-        #: Where `wait_first` waits, and the schedule between two attempts; None where nobody waits.
-        self._changed: WaitList | None = None
-        self._hurry: Doorbell | None = None
+        #: Where the schedule rests: as long as its connection lives, and between two attempts.
+        self._bell = Doorbell(peer._home.hub)
+        #: Where `wait_first` waits; None where nobody does.
+        self._first: Doorbell | None = None
         self._greenlet = OwnGreenlet(f"supervisor {peer.id}", Supervisor._run, self)
 
     def start(self) -> None:
@@ -133,9 +134,9 @@ class Supervisor:
             ConnectionClosed: It was stopped before it had come to an end.
         """
         while not self._was_established and self.state is not SupervisorState.STOPPED:
-            self._changed = self._changed or WaitList(Parking(self._peer._home.hub, self._clock), counted=False)
-            self._changed.wait()
-        self._changed = None
+            self._first = self._first or Doorbell(self._peer._home.hub)
+            self._first.rest()
+        self._first = None
         if not self._was_established:
             raise self.last_error or ConnectionClosed("the first attempt was stopped")
 
@@ -158,10 +159,14 @@ class Supervisor:
 
     def hurry(self) -> bool:
         """End the wait between two attempts. False where it is in none."""
-        if self._stopped or self._hurry is None or not self._hurry.resting:
+        if self._stopped or self.next_delay is None or not self._bell.resting:
             return False
-        self._hurry.ring()
+        self._bell.ring()
         return True
+
+    def link_ended(self) -> None:
+        """The connection is over. Never switches."""
+        self._bell.ring()
 
     @property
     def reports_losses(self) -> bool:
@@ -180,8 +185,8 @@ class Supervisor:
 
     def _enter(self, state: SupervisorState) -> None:
         self.state = state
-        if self._changed is not None:
-            self._changed.wake()
+        if self._first is not None:
+            self._first.ring()
 
     def _run(self) -> None:
         try:
@@ -220,7 +225,8 @@ class Supervisor:
             return
         if link is None:
             return
-        link.wait_until_over()
+        while link.cause is None:
+            self._bell.rest()
         self.last_error = link.cause
 
     def _is_worth_a_retry(self, error: Exception) -> bool:
@@ -301,11 +307,9 @@ class Supervisor:
         failures = self.attempt if self._was_established else self.attempt - 1
         self.next_delay = self._policy.delay(failures, self._draw)
         self._enter(SupervisorState.BACKING_OFF)
-        self._hurry = Doorbell(self._peer._home.hub)
         try:
-            self._hurry.rest_until(self._clock.now() + self.next_delay, self._clock)
+            self._bell.rest_until(self._clock.now() + self.next_delay, self._clock)
         finally:
-            self._hurry = None
             self.next_delay = None
         return not self._stopped
 
