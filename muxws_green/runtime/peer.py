@@ -29,7 +29,7 @@ from muxws_green.runtime.identity import new_connection_id
 from muxws_green.runtime.link import Link
 from muxws_green.runtime.options import Options, checked_seconds, deadline
 from muxws_green.runtime.registration import Registrations
-from muxws_green.runtime.stats import LinkStats, Stats
+from muxws_green.runtime.stats import LinkStats, Stats, figures
 from muxws_green.runtime.stream import Stream
 
 if TYPE_CHECKING:
@@ -113,26 +113,7 @@ class Peer(Registrations):
     @property
     def stats(self) -> Stats:
         """The figures of this moment."""
-        link, counts = self._link, LinkStats()
-        if self._past is not None:
-            counts.add(self._past)
-        if link is not None:
-            counts.add(link.counts())
-        return Stats(
-            frames_sent=counts.frames_sent,
-            frames_received=counts.frames_received,
-            bytes_sent=counts.bytes_sent,
-            bytes_received=counts.bytes_received,
-            streams_opened=counts.streams_opened,
-            streams_accepted=counts.streams_accepted,
-            live_streams=len(link.core.streams) if link is not None else 0,
-            resets=dict(counts.resets),
-            queued_bytes=link.core.lanes.queued_bytes if link is not None else 0,
-            held_bytes=link.intake.held_bytes if link is not None else 0,
-            late_frames=counts.late_frames,
-            last_round_trip=link.last_round_trip if link is not None else None,
-            reconnects=self._supervisor.reconnects if self._supervisor is not None else 0,
-        )
+        return figures(self._link, self._past, 0 if self._supervisor is None else self._supervisor.reconnects)
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
         """Call `callback(self)` in the hub once it `is_closed`; soon, where it is already."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from muxws_green.errors import ResetCode, known_reset_code
+
+if TYPE_CHECKING:
+    from muxws_green.runtime.link import Link
 
 #: What resets with a code that is no `ResetCode` are counted under: a remote may send any number.
 UNKNOWN_CODE = -1
@@ -75,3 +79,33 @@ class Stats:
     late_frames: int
     last_round_trip: float | None
     reconnects: int
+
+
+def figures(link: Link | None, past: LinkStats | None, reconnects: int) -> Stats:
+    """A peer's figures of this moment.
+
+    Args:
+        link: Its present connection, if it has one.
+        past: What its earlier ones have counted, if there were any.
+        reconnects: How many times it was established again.
+    """
+    counts = LinkStats()
+    if past is not None:
+        counts.add(past)
+    if link is not None:
+        counts.add(link.counts())
+    return Stats(
+        frames_sent=counts.frames_sent,
+        frames_received=counts.frames_received,
+        bytes_sent=counts.bytes_sent,
+        bytes_received=counts.bytes_received,
+        streams_opened=counts.streams_opened,
+        streams_accepted=counts.streams_accepted,
+        live_streams=len(link.core.streams) if link is not None else 0,
+        resets=counts.resets,
+        queued_bytes=link.core.lanes.queued_bytes if link is not None else 0,
+        held_bytes=link.intake.held_bytes if link is not None else 0,
+        late_frames=counts.late_frames,
+        last_round_trip=link.last_round_trip if link is not None else None,
+        reconnects=reconnects,
+    )

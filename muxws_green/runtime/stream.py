@@ -29,7 +29,7 @@ from muxws_green.runtime.inbox import Inbox
 from muxws_green.runtime.iteration import Iteration
 from muxws_green.runtime.options import deadline
 from muxws_green.runtime.stats import count_reset
-from muxws_green.runtime.waitable import Waitable
+from muxws_green.runtime.stream_events import StreamEvents
 
 if TYPE_CHECKING:
     from muxws_green.runtime.handlers import HandlerRun
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @implementer(IStream)
-class Stream(Waitable):
+class Stream(StreamEvents):
     """One exchange with the other end. Made by `Peer.open` and handed to `on_stream` handlers; never by applications.
 
     A stream has one consumer: the first of `result()` and iteration (or `receive()`) claims it. Leaving an iteration
@@ -81,32 +81,6 @@ class Stream(Waitable):
     def local(self) -> bool:
         """Whether this end opened it."""
         return self._live.local
-
-    @property
-    def closed(self) -> Event:
-        """Set when the stream is closed: both sides have ended, it was reset, or the socket died."""
-        if self._closed is None:
-            self._closed = self._event(self._live.state not in LIVE)
-        return self._closed
-
-    @property
-    def reply_headers_arrived(self) -> Event:
-        """Set when `reply_headers` are final: at the answer's first frame, or when the stream closes."""
-        if self._replied is None:
-            self._replied = self._event(self._answer_seen or self._live.state not in LIVE)
-        return self._replied
-
-    def _event(self, is_set: bool) -> Event:
-        event = Event()
-        if is_set:
-            event.set()
-        else:
-            # Somebody is about to wait, in a way that does not pass through here.
-            self._link.start_reading()
-        return event
-
-    def _done_event(self) -> Event:
-        return self.closed
 
     # Sending
 
@@ -403,12 +377,11 @@ class Stream(Waitable):
 
     def _is_unattended(self) -> bool:
         """Whether nobody waits on it, sends on it or iterates it, and it is no `notify`, whose answer nobody wanted."""
-        events = [event for event in (self._closed, self._replied) if event is not None]
         return not (
             self._claim in ("notify", "request")
             or self._iterating
             or self._inbox.waiters
-            or any(event.linkcount() for event in events)
+            or self._is_waited_for()
             or self._link.outlet.is_awaited(self._live)
         )
 
