@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from flask import Flask
 
 from tests.cases.green import SERVERS, ask_stream, green, heard, until
 from tests.hosts.client import exchange
@@ -16,8 +17,7 @@ GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def flask_app() -> Any:
-    flask = pytest.importorskip("flask")
-    app = flask.Flask("beside")
+    app = Flask("beside")
 
     @app.route("/")
     def index() -> str:

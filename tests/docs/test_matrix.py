@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from dataclasses import fields
 from importlib.metadata import version
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -51,13 +50,10 @@ def test_the_figures_of_muxws() -> None:
     assert ROWS["size of one message or payload"][MUXWS].startswith(f"{there['max_payload_bytes'] >> 20} MiB")
 
 
-@pytest.fixture
-def zerorpc() -> ModuleType:
-    return pytest.importorskip("zerorpc")
-
-
 @pytest.mark.interop
-def test_the_figures_of_zerorpc(zerorpc: ModuleType) -> None:
+def test_the_figures_of_zerorpc() -> None:
+    import zerorpc
+
     assert defaults(zerorpc.Server)["heartbeat"] == 5
     assert ROWS["a dead remote is found"][ZERORPC].endswith(f" {2 * 5} s")
     window = defaults(zerorpc.channel.BufferedChannel)["inqueue_size"]

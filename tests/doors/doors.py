@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gevent
-import pytest
 
 from muxws_green import Reconnect, connect
 from muxws_green.codecs.registry import resolve_codec
@@ -25,7 +24,7 @@ from muxws_green.transports.socket import SocketTransport
 from tests.doors.apps import CODECS
 from tests.doors.deeds import OPTIONS, Worker
 from tests.hosts.client import exchange
-from tests.hosts.process import WORKERS, HostProcess, serving
+from tests.hosts.process import HostProcess, serving
 from tests.transports.raw import PAIRS, PATIENCE, client_context
 
 #: What a message may have, at both ends of a pair: as `connect` and `accept` set it.
@@ -114,10 +113,6 @@ class Served:
 @contextmanager
 def served(door: Door, directory: Path) -> Iterator[Served]:
     """One door, open until the block is left; it must have been silent."""
-    if door.host in WORKERS:
-        pytest.importorskip("gunicorn")
-    if door.app != "plain":
-        pytest.importorskip(door.app)
     tls, unix = door.kind == "tls", door.kind == "unix"
     with serving(door.host, directory, f"doors/{door.app}", tls=tls, unix=unix) as process:
         server = Served(process, door)

@@ -28,7 +28,6 @@ EXPECTED = {"stock": 1200, "price": 0.25, "report": 4950}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    pytest.importorskip("requests")
     with running_server("servers/legacy_patched_app.py", "--port", "0", SLOWNESS=str(SLOWNESS)) as server:
         yield server
 

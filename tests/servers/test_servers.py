@@ -88,7 +88,6 @@ def test_a_stream_that_runs_may_finish(dial: Callable[..., Peer]) -> None:
 
 
 def test_gunicorn(dial: Callable[..., Peer]) -> None:
-    pytest.importorskip("gunicorn")
     command = ("-m", "gunicorn", "-c", "servers/gunicorn_conf.py")
     with running_server(*command, "--log-level", "warning", "--no-control-socket", PORT="0") as server:
         heard: dict[str, list[Any]] = {"ann": [], "bob": [], "eve": []}
@@ -112,7 +111,6 @@ def test_gunicorn(dial: Callable[..., Peer]) -> None:
 
 
 def test_flask_login_app(dial: Callable[..., Peer]) -> None:
-    pytest.importorskip("flask")
     command = ("servers/flask_login_app.py", "--port", "0", "--user", "ann:secret", "--user", "bob:hidden")
     with running_server(*command) as server:
         url, origin = websocket_url(server), f"http://127.0.0.1:{server.port}"
@@ -160,7 +158,6 @@ def test_flask_login_app(dial: Callable[..., Peer]) -> None:
 
 
 def test_django_app(tmp_path: Path, dial: Callable[..., Peer]) -> None:
-    pytest.importorskip("django")
     command = ("servers/django_app.py", "--port", "0", "--database", str(tmp_path / "db"))
     with running_server(*command, "--staff", "ann:secret", "--user", "bob:hidden") as server:
         url, origin = websocket_url(server), f"http://127.0.0.1:{server.port}"

@@ -348,7 +348,6 @@ def test_an_answer_that_has_begun_cannot_become_an_upgrade(ask):
 
 
 def test_the_classes_for_gevent_websocket_come_into_being_when_asked_for():
-    pytest.importorskip("geventwebsocket")
     assert gevent_websocket.GreenWebSocketHandler is gevent_websocket.GreenWebSocketHandler
     with pytest.raises(AttributeError):
         _ = gevent_websocket.SomethingElse

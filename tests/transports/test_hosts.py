@@ -17,7 +17,7 @@ import gevent
 import pytest
 
 from tests.hosts.client import Answer, ClientEnd, exchange, head
-from tests.hosts.process import WORKERS, HostProcess, serving
+from tests.hosts.process import HostProcess, serving
 from tests.transports.raw import CLOSE, PATIENCE, TEXT, RawFrame, close_frame, frame
 
 pytestmark = [pytest.mark.host, pytest.mark.slow]
@@ -76,10 +76,6 @@ class Host:
 
 def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     host, app, kind = request.param
-    if host in WORKERS:
-        pytest.importorskip("gunicorn")
-    if app in ("flask", "bottle", "django"):
-        pytest.importorskip(app)
     with serving(host, tmp_path_factory.mktemp("host"), app, tls=kind == "tls", unix=kind == "unix") as process:
         yield Host(process, host, app)
     assert process.process.returncode == 0

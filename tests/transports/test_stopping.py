@@ -37,8 +37,6 @@ def received(end: ClientEnd) -> dict[str, object]:
 @pytest.mark.case("C19")
 @pytest.mark.parametrize("host", HOSTS)
 def test_sigterm_sends_peers_away_with_a_code(host, tmp_path: Path):
-    if host in WORKERS:
-        pytest.importorskip("gunicorn")
     with serving(host, tmp_path, "peers", tls=host in ("server", "gunicorn gevent")) as server:
         ends = [open_peer(server) for _ in range(21)]
         busy = ends[0]
@@ -69,8 +67,6 @@ def test_sigterm_sends_peers_away_with_a_code(host, tmp_path: Path):
 
 @pytest.mark.parametrize("host", ["pywsgi", "gunicorn gevent"])
 def test_whoever_comes_back_meanwhile_is_told_to_go_elsewhere(host, tmp_path: Path):
-    if host in WORKERS:
-        pytest.importorskip("gunicorn")
     with serving(host, tmp_path, "peers") as server:
         end, late = open_peer(server), server.connect()
         # Kept, so that the host need not accept it any more.
@@ -101,8 +97,6 @@ def test_whoever_comes_back_meanwhile_is_told_to_go_elsewhere(host, tmp_path: Pa
     ],
 )
 def test_a_host_that_cannot_be_used_says_what_can(host, tls, advice, tmp_path: Path):
-    if host in WORKERS:
-        pytest.importorskip("gunicorn")
     with serving(host, tmp_path, "refusing", tls=tls) as server:
         answer = exchange(server.connect(), head())
         assert answer.status == 200
