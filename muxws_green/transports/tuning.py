@@ -66,13 +66,9 @@ def bound_backlog(sock: GeventSocket) -> None:
     round_trip = round_trip_seconds(sock)
     if round_trip is None or round_trip > SHORT_PATH_SECONDS:
         return
-    try:
-        # A buffer that is small already was somebody's choice.
-        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= SEND_BUFFER_BYTES:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    except OSError:
-        # As in `tune`.
-        pass
+    # A buffer that is small already was somebody's choice.
+    if sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= SEND_BUFFER_BYTES:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
 
 if sys.platform == "linux":
