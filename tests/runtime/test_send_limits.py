@@ -386,7 +386,7 @@ def test_those_who_wait_to_open_learn_that_the_connection_is_gone(stuck, size):
     nearly_full(made)
     for _ in range(30):
         made.near.notify("s" * 1_000, wait=False) if made.near._link.core.lanes.has_room(None, 1_000, True) else None
-    waiting = [outcome(made.near.open, "y" * size) for _ in range(5)]
+    waiting = [outcome(made.near.open, "y" * size) for _ in range(40)]
     settle()
     assert not any(each.dead for each in waiting)
     made.near_transport.abort()
