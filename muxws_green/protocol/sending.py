@@ -178,7 +178,14 @@ class SendingHalf:
             ProtocolError: Headers after the first frame, or headers or trailers that alone break the cap.
             Exception: Whatever the codec raises for headers or trailers.
         """
-        item, size = self._pack("data", live.id, encoded, headers, end, trailers)
+        item: bytes | Splitter = b""
+        size = self._cap + 1
+        if headers is None and trailers is None and isinstance(encoded, (str, bytes)) and len(encoded) < size:
+            # Nearly every frame, and as good as always one that fits.
+            item = self.envelopes.wrap("data", live.id, encoded, None, end)
+            size = len(item)
+        if size > self._cap:
+            item, size = self._pack("data", live.id, encoded, headers, end, trailers)
         # Judged only now: a codec of the application's may have switched.
         verdict = (_SEND_END if end else _SEND_DATA)[live.state]
         if not isinstance(verdict, StreamState):

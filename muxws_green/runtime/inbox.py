@@ -68,8 +68,9 @@ class Inbox:
         intake.held_bytes += size
         if intake.held_bytes > intake.hard_bytes:
             intake.overfilled(self, size)
-        if self.waiters is not None:
-            self.waiters.wake()
+        waiters = self.waiters
+        if waiters is not None and waiters.waiters:
+            waiters.wake()
 
     def wait(self, until: float | None) -> bool:
         """Wait for something to arrive; False where the clock's time `until` came first."""

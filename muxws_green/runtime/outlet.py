@@ -37,6 +37,13 @@ class Outlet:
         self._closed = False
         self._going_away = False
 
+    def takes(self, live: LiveStream, size: int, whole: bool) -> bool:
+        """Whether a payload may be queued on a stream at once; if so it counts as queued. Else `wait_for_room`."""
+        if self._unyielded >= BATCH_BYTES or not self._lanes.has_room(live.lane, size, whole):
+            return False
+        self._unyielded += size + LEAST_ENVELOPE_BYTES
+        return True
+
     def wait_for_room(self, live: LiveStream | None, size: int, whole: bool, until: float | None) -> bool:
         """Wait until a payload may be queued, or its stream or the connection is over.
 

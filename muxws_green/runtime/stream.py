@@ -98,10 +98,10 @@ class Stream(StreamEvents):
             ProtocolError: Headers after the first frame, or over the cap by themselves.
             TypeError, ValueError: The codec cannot encode the payload; nothing is sent and the stream lives on.
         """
-        self._check_sendable()
-        encoded = self._link.core.encode(payload)
-        self._wait_for_room(len(encoded))
-        self._queue(encoded, headers, end, None)
+        self._link.home.check()
+        if self._live.state not in SENDING:
+            self._check_sendable()
+        self._queue(self._encode(payload), headers, end, None)
 
     def end(
         self,
@@ -126,8 +126,7 @@ class Stream(StreamEvents):
         self._check_sendable()
         encoded = None
         if payload is not ABSENT:
-            encoded = self._link.core.encode(payload)
-            self._wait_for_room(len(encoded))
+            encoded = self._encode(payload)
         self._queue(encoded, headers, True, trailers)
 
     def reply(
@@ -159,13 +158,19 @@ class Stream(StreamEvents):
             raise error.clone()
         raise StreamClosed(f"stream {self.id} has ended on this side; nothing more can be sent on it")
 
-    def _wait_for_room(self, size: int) -> None:
+    def _encode(self, payload: Any) -> str | bytes | LongBytes:
+        """The encoded form of a payload, once there is room for it."""
         link = self._link
-        try:
-            link.outlet.wait_for_room(self._live, size, size <= link.core.small_bytes, None)
-        except BaseException:
-            self._cancel_if_live("the sender was interrupted")
-            raise
+        encoded = link.core.encode(payload) if type(payload) is bytes else link.codec.encode_payload(payload)
+        size = len(encoded)
+        whole = size <= link.core.small_bytes
+        if not link.outlet.takes(self._live, size, whole):
+            try:
+                link.outlet.wait_for_room(self._live, size, whole, None)
+            except BaseException:
+                self._cancel_if_live("the sender was interrupted")
+                raise
+        return encoded
 
     def _queue(
         self,
