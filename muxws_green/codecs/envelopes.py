@@ -16,7 +16,9 @@ from muxws_green.interfaces import IBulkCodec, ICodec, IEnvelopeCodec
 from muxws_green.protocol.frames import ABSENT, Frame, to_mapping
 
 _OPERATIONS = ("wrap", "wrap_fragment", "unwrap")
-_BULK_OPERATIONS = (*_OPERATIONS, "bytes_header", "unwrap_fragment", "decode_pieces")
+_BULK_OPERATIONS = ("bytes_header", "unwrap_fragment", "decode_pieces")
+#: What a codec cannot have in a way of its own if the operations for long bytes are to stand in for it.
+_REPLACED = (*_OPERATIONS, "encode_payload", "decode_payload")
 
 
 def envelopes_of(codec: ICodec) -> IEnvelopeCodec:
@@ -25,8 +27,24 @@ def envelopes_of(codec: ICodec) -> IEnvelopeCodec:
 
 
 def bulk_of(codec: ICodec) -> IBulkCodec | None:
-    """The codec itself where it has all operations of `IBulkCodec` and `IEnvelopeCodec`, else None."""
-    return cast("IBulkCodec", codec) if codec.binary and _has(codec, _BULK_OPERATIONS) else None
+    """The codec itself where it has all operations of `IBulkCodec` and `IEnvelopeCodec`, else None.
+
+    They stand in for the encoding and decoding of payloads and messages. So a class that has inherited them and does
+    one of those in its own way, an object that hands on what it does not know, and one with attributes that hide
+    methods have none: long bytes would go past what they do.
+    """
+    if not codec.binary or not _has(codec, _BULK_OPERATIONS + _REPLACED):
+        return None
+    names = dict.fromkeys(_BULK_OPERATIONS + _REPLACED)
+    if names.keys() & getattr(codec, "__dict__", {}).keys():
+        return None
+    makers = [vars(kind).keys() & names.keys() for kind in type(codec).__mro__]
+    where = {name: at for at, made in reversed([*enumerate(makers)]) for name in made}
+    if names.keys() != where.keys():
+        return None
+    if max(where[name] for name in _BULK_OPERATIONS) > min(where[name] for name in _REPLACED):
+        return None
+    return cast("IBulkCodec", codec)
 
 
 def _has(codec: ICodec, operations: tuple[str, ...]) -> bool:

@@ -50,6 +50,10 @@ class OwnGreenlet(CheapGreenlet):
         self._of: object = of
         self._arguments = arguments
 
+    def _formatinfo(self) -> str:
+        # What gevent shows behind the name; it would be "_run" for all of them.
+        return self._function.__qualname__
+
     def _run(self) -> None:
         # What it works for may refer to it: without a circle both go as soon as nobody needs them.
         of, self._of = self._of, None

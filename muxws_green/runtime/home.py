@@ -18,6 +18,8 @@ from weakref import WeakSet, ref
 from gevent import Greenlet, get_hub
 from gevent.hub import Hub
 
+from muxws_green.runtime.guard import guarded
+
 T = TypeVar("T")
 
 _forks = 0
@@ -44,7 +46,8 @@ def _forked() -> None:
     owners = list(_owners)
     _owners.clear()
     for owner in owners:
-        owner.disown()
+        # One whose thread has ended its hub cannot, and must not keep the others from it.
+        guarded(owner.disown, "muxws: %r could not be disowned in a forked child", owner)
 
 
 os.register_at_fork(after_in_child=_forked)

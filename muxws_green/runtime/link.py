@@ -272,12 +272,15 @@ class Link:
     def wake_writer(self) -> None:
         """Something has been queued."""
         work = self._work
-        if work is None:
-            if self.cause is None:
-                self._work = Doorbell(self.home.hub)
-                self._writer = self.begin("writer", write, self, self._work)
-        elif work.resting:
-            work.ring()
+        if work is not None:
+            if work.resting:
+                work.ring()
+        elif self.cause is None:
+            bell = Doorbell(self.home.hub)
+            # The collector may have run, and let go of a stream that had something to say.
+            if self._work is None:
+                self._work = bell
+                self._writer = self.begin("writer", write, self, bell)
 
     @property
     def writer_rests(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -42,8 +42,6 @@ class PeerRegistry:
     def __init__(self) -> None:
         self._groups: dict[Peer, tuple[_Group, ...]] = {}
         self._index: dict[_Group, _Group] = {}
-        # Each peer keeps it, and all of them the same object.
-        self._forget = self.deregister
 
     def __len__(self) -> int:
         """How many peers are registered."""
@@ -57,21 +55,30 @@ class PeerRegistry:
         self.deregister(peer)
         if not peer.is_open:
             return
-        groups = self._groups[peer] = tuple(
-            [
-                self._index.setdefault(asked, asked)
-                for name, value in peer.tags.items()
-                if (asked := _group(name, value)) is not None
-            ]
-        )
+        groups: list[_Group] = []
+        try:
+            for name, value in peer.tags.items():
+                asked = _group(name, value)
+                if asked is not None:
+                    groups.append(self._index.setdefault(asked, asked))
+        except BaseException:
+            # A value that cannot be compared: the peer is not registered by half.
+            self._drop_empty(groups)
+            raise
+        self._groups[peer] = tuple(groups)
         for group in groups:
             group.peers[peer] = None
-        peer._on_loss(self._forget)
+        peer._on_loss(self.deregister)
 
     def deregister(self, peer: Peer) -> None:
         """Forget `peer`; nothing where it is unknown."""
-        for group in self._groups.pop(peer, ()):
+        groups = self._groups.pop(peer, ())
+        for group in groups:
             group.peers.pop(peer, None)
+        self._drop_empty(groups)
+
+    def _drop_empty(self, groups: Iterable[_Group]) -> None:
+        for group in groups:
             if not group.peers:
                 self._index.pop(group, None)
 

@@ -24,7 +24,7 @@ from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames, guarded
 from muxws_green.runtime.options import check_callable, check_methods
 from muxws_green.runtime.session import Session
-from muxws_green.runtime.waiting import Doorbell
+from muxws_green.runtime.waiting import Doorbell, Parking, WaitList
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -119,7 +119,7 @@ class Supervisor:
         #: Where the schedule rests: as long as its connection lives, and between two attempts.
         self._bell = Doorbell(peer._home.hub)
         #: Where `wait_first` waits; None where nobody does.
-        self._first: Doorbell | None = None
+        self._first: WaitList | None = None
         self._greenlet = OwnGreenlet(f"supervisor {peer.id}", Supervisor._run, self)
 
     def start(self) -> None:
@@ -134,9 +134,8 @@ class Supervisor:
             ConnectionClosed: It was stopped before it had come to an end.
         """
         while not self._was_established and self.state is not SupervisorState.STOPPED:
-            self._first = self._first or Doorbell(self._peer._home.hub)
-            self._first.rest()
-        self._first = None
+            self._first = self._first or WaitList(Parking(self._peer._home.hub, self._clock), counted=False)
+            self._first.wait()
         if not self._was_established:
             raise self.last_error or ConnectionClosed("the first attempt was stopped")
 
@@ -185,8 +184,10 @@ class Supervisor:
 
     def _enter(self, state: SupervisorState) -> None:
         self.state = state
-        if self._first is not None:
-            self._first.ring()
+        # They look for themselves whether that is what they wait for.
+        first, self._first = self._first, None
+        if first is not None:
+            first.wake()
 
     def _run(self) -> None:
         try:

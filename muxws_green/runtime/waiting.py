@@ -169,7 +169,8 @@ class Doorbell:
     def rest_until(self, until: float, clock: IClock) -> None:
         """Wait for a ring, or for the clock's time `until`."""
         delay = until - clock.now()
-        timer = clock.call_later(delay if delay > 0 else 0.0, self.ring) if delay < math.inf else None
+        # What a policy of the application's made NaN is over at once, as what lies behind.
+        timer = None if delay == math.inf else clock.call_later(delay if delay > 0 else 0.0, self.ring)
         try:
             self.rest()
         finally:

@@ -23,7 +23,7 @@ from zope.interface import implementer
 
 from muxws_green.errors import ConnectionClosed
 from muxws_green.interfaces import ITransport
-from muxws_green.transports.tuning import bound_backlog, tune, unacknowledged_bytes
+from muxws_green.transports.tuning import BACKLOG_AFTER_BYTES, bound_backlog, tune, unacknowledged_bytes
 from muxws_green.websocket import MessageReader, encode_close, encode_messages, encode_pong
 
 #: A message of the longest kind, with its frame around it, fits one read. From 256 KiB on, each read costs three times
@@ -109,7 +109,7 @@ class SocketTransport:
             self._read_since_yield += size
             self.received_bytes += size
             self._drained = size < READ_BYTES
-            if not self._drained and not self._backlog_bound:
+            if self.received_bytes >= BACKLOG_AFTER_BYTES and not self._backlog_bound:
                 self._backlog_bound = True
                 bound_backlog(self._sock)
             messages = self._reader.feed(data)

@@ -86,7 +86,7 @@ def answer_upgrade(
     def note(_: ServerProtocol, entries: Sequence[Subprotocol]) -> None:
         offered.extend(entries)
 
-    judged = Headers([(name, value) for name, value in headers if name.lower() in HANDSHAKE_FIELDS])
+    judged = Headers([(name, value.strip(" \t")) for name, value in headers if name.lower() in HANDSHAKE_FIELDS])
     protocol = ServerProtocol(select_subprotocol=note)
     if protocol.accept(Request(target, judged)).status_code != 101:
         return _refusal_for(protocol.handshake_exc, fields)

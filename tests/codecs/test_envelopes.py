@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from muxws_green.codecs.envelopes import FrameEnvelopes, envelopes_of
+from muxws_green.codecs import JsonCodec, MsgpackCodec
+from muxws_green.codecs.envelopes import FrameEnvelopes, bulk_of, envelopes_of
 from muxws_green.errors import ProtocolError
 from muxws_green.protocol.frames import ABSENT, Frame, check_envelope
 from tests.codecs.samples import CODECS, PlainBinary, PlainText, as_received
@@ -30,6 +31,69 @@ def test_half_an_offer_is_none():
     codec = PlainText()
     codec.wrap = codec.unwrap = lambda *arguments: b""
     assert isinstance(envelopes_of(codec), FrameEnvelopes)
+
+
+class OwnPayloads(MsgpackCodec):
+    """Does more to payloads than the codec that it is made of."""
+
+    def encode_payload(self, value):
+        return super().encode_payload(["own", value])
+
+
+class OwnMessages(MsgpackCodec):
+    def unwrap(self, message):
+        return super().unwrap(message)
+
+
+class OwnHeader(MsgpackCodec):
+    """Inherits all the rest."""
+
+    def bytes_header(self, length):
+        return super().bytes_header(length)
+
+
+class OwnEverything(OwnPayloads):
+    """Knows what its payloads look like."""
+
+    bytes_header = MsgpackCodec.bytes_header
+    unwrap_fragment = MsgpackCodec.unwrap_fragment
+    decode_pieces = MsgpackCodec.decode_pieces
+
+
+class HandsOn:
+    """Around a codec, for a log."""
+
+    def __init__(self, codec):
+        self._codec = codec
+
+    def encode_payload(self, value):
+        return self._codec.encode_payload(value)
+
+    def __getattr__(self, name):
+        return getattr(self._codec, name)
+
+
+@pytest.mark.parametrize(
+    "codec", [MsgpackCodec(), OwnHeader(), OwnEverything()], ids=lambda codec: type(codec).__name__
+)
+def test_a_codec_with_all_operations_does_long_bytes_itself(codec):
+    assert bulk_of(codec) is codec
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [JsonCodec(), PlainBinary(), OwnPayloads(), OwnMessages(), HandsOn(MsgpackCodec())],
+    ids=lambda codec: type(codec).__name__,
+)
+def test_long_bytes_do_not_go_past_what_a_codec_does(codec):
+    assert bulk_of(codec) is None
+
+
+@pytest.mark.parametrize("name", ["encode_payload", "decode_payload", "unwrap", "wrap_fragment", "bytes_header"])
+def test_nor_past_a_method_that_is_hidden(name):
+    codec = MsgpackCodec()
+    setattr(codec, name, getattr(codec, name))
+    assert bulk_of(codec) is None
 
 
 def check_wrapping(codec, frame):

@@ -13,6 +13,7 @@ from muxws_green.protocol.assembler import LONG_PIECE_BYTES
 from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.protocol.streams import LiveStream
 from tests.codecs.samples import PlainBinary
+from tests.codecs.test_envelopes import OwnPayloads
 from tests.protocol.cores import JSON, MSGPACK, End, audit
 
 BODY = bytes(range(256)) * 2_000
@@ -75,6 +76,15 @@ def test_bytes_of_a_kind_of_their_own_are(end: End):
         pass
 
     assert end.core.encode(Own(BODY)) == MSGPACK.encode_payload(BODY)
+
+
+def test_a_codec_with_a_way_of_its_own_with_payloads_is_asked_for_long_ones_too():
+    codec = OwnPayloads()
+    end = End(codec=codec)
+    live = end.accept()
+    assert end.core.encode(BODY) == codec.encode_payload(BODY) != MSGPACK.encode_payload(BODY)
+    end.hear_pieces("data", live.id, BODY, 20)
+    assert end.told[-1] == ("payload", live.id, ["own", BODY])
 
 
 def test_bytes_just_over_a_cap_leave_in_fragments():

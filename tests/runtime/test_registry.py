@@ -129,6 +129,11 @@ def test_a_tag_that_cannot_be_compared_registers_nobody_by_half(registry, tagged
         registry.register(second)
     assert found(registry, room="a") == [first]
     assert found(registry) == [first]
+    # Nor is anything kept of those of its tags that could be.
+    second.tags = {"seat": 7, "room": "a", "odd": Hostile(ValueError("no"))}
+    with pytest.raises(ValueError, match="no"):
+        registry.register(second)
+    assert len(registry._index) == 2
 
 
 @pytest.mark.parametrize("how", ["lost", "closed", "closed by the remote", "deregistered", "with"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from muxws_green.testing import settle
 from tests.runtime.ends import Gate
 
@@ -15,6 +17,7 @@ def test_each_says_which_it_is_and_how_it_is(make) -> None:
     assert peer.id in repr(link)
     assert "open" in repr(link)
     assert repr(stream) == f"<Stream 1 open of {peer.id}>"
+    assert re.fullmatch(rf'<OwnGreenlet "reader {peer.id}" at 0x[0-9a-f]+: read>', repr(link._reader))
     made.drop()
     settle()
     assert repr(peer) == f"<Peer {peer.id} dialer closed>"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import gevent
 import pytest
 from gevent.event import Event
@@ -15,6 +17,7 @@ from muxws_green import (
     StreamRefused,
     connect,
 )
+from muxws_green.api.dialing import keep_connected
 from muxws_green.runtime.supervisor import SupervisorState
 from muxws_green.transports.dialer import Dialer
 from tests.alive import alive
@@ -64,6 +67,53 @@ def test_what_is_thrown_into_connect_comes_out_at_once_and_ends_the_attempt(cloc
     clock.advance(60.0)
     assert told == []
     assert len(server.wires) == 1
+
+
+def test_connect_in_a_callback_of_the_hub_says_so(clock, raw_server) -> None:
+    server = raw_server(polite)
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            connect(server.url, clock=clock)
+        except BaseException as error:
+            raised.append(error)
+
+    gevent.get_hub().loop.run_callback(call)
+    clock.settle()
+    (error,) = raised
+    assert isinstance(error, RuntimeError)
+    assert "a callback of the hub must not wait" in str(error)
+
+
+def test_many_may_wait_for_the_first_connection(clock, raw_server) -> None:
+    server = raw_server(polite)
+    peer = keep_connected(server.url, on_established=lambda session: None, hello=1, clock=clock)
+    assert peer.supervisor is not None
+    waiting = [outcome(peer.supervisor.wait_first) for _ in range(3)]
+    clock.settle()
+    assert peer.is_open
+    assert [(each.dead, each.value) for each in waiting] == [(True, None)] * 3
+    peer.close(drain=0.0)
+
+
+@pytest.mark.parametrize("delay", [math.nan, 0.0, 2.5])
+def test_a_policy_that_makes_a_delay_of_nan_dials_at_once(clock, raw_server, delay) -> None:
+    class Odd(Reconnect):
+        def delay(self, attempts, draw):
+            return delay
+
+    server = raw_server(polite)
+    peer = connect(server.url, hello=1, clock=clock, reconnect=Odd())
+    server.last.drop()
+    if delay == 2.5:
+        clock.settle()
+        assert len(server.wires) == 1
+        clock.advance(2.5)
+    clock.settle()
+    assert len(server.wires) == 2
+    assert peer.is_open
+    peer.close(drain=0.0)
 
 
 def test_a_supervisor_killed_in_its_first_attempt_lets_connect_raise(clock, raw_server) -> None:

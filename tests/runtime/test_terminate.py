@@ -17,11 +17,14 @@ from muxws_green import (
     JsonCodec,
     StreamState,
 )
+from muxws_green.runtime import link as link_module
+from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.parting import PARTING_SECONDS
 from muxws_green.runtime.peer import Peer
 from muxws_green.testing import established_peer, settle
 from muxws_green.transports.memory import memory_pair
+from tests.alive import alive
 from tests.runtime.ends import PATIENCE, Gate, outcome
 
 
@@ -585,6 +588,29 @@ def test_what_a_transport_hands_over_after_the_end_is_not_looked_at(ends):
     settle()
     assert seen == []
     assert made.near.close_cause.code == 4000
+
+
+def test_a_stream_let_go_of_while_the_writer_is_made_makes_no_second_one(make, monkeypatch):
+    """The garbage collector may run wherever an object is made, and what it finalizes may have something to send."""
+    link = make().near._link
+    made = []
+
+    class Bell(link_module.Doorbell):
+        def __init__(self, hub):
+            super().__init__(hub)
+            if not made:
+                made.append(self)
+                link.wake_writer()
+
+    monkeypatch.setattr(link_module, "Doorbell", Bell)
+    assert link._writer is None
+    link.wake_writer()
+    assert len(made) == 1
+    writer, bell = link._writer, link._work
+    settle()
+    assert (link._writer, link._work) == (writer, bell)
+    assert bell.resting
+    assert len([each for each in alive(OwnGreenlet) if each.name == f"writer {link.id}" and not each.dead]) == 1
 
 
 def test_what_a_transport_has_to_write_after_the_end_needs_no_writer(ends):

@@ -17,6 +17,7 @@ import gevent
 import pytest
 
 from muxws_green import JsonCodec, RemoteError, StreamState
+from muxws_green.runtime import home as home_module
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.peer import Peer
 from muxws_green.testing import established_peer, peer_pair, settle
@@ -448,6 +449,24 @@ SCRIPTS = {
 
 
 @pytest.mark.slow
+def test_one_that_cannot_be_disowned_keeps_no_other_from_it(monkeypatch, caplog):
+    class Owner:
+        def __init__(self, error=None):
+            self.error, self.disowned = error, False
+
+        def disown(self):
+            if self.error is not None:
+                raise self.error
+            self.disowned = True
+
+    owners = [Owner(), Owner(AttributeError("its hub is gone")), Owner()]
+    monkeypatch.setattr(home_module, "_forks", home_module._forks)
+    monkeypatch.setattr(home_module, "_owners", set(owners))
+    home_module._forked()
+    assert [owner.disowned for owner in owners] == [True, False, True]
+    assert "could not be disowned" in caplog.text
+
+
 @pytest.mark.parametrize("fork", ["os.fork", "gevent.os.fork"])
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_forked_child_leaves_its_parents_connections_alone(script, fork):

@@ -646,9 +646,10 @@ def test_on_a_short_path_the_kernel_keeps_little_that_was_not_read(monkeypatch, 
 
 
 @linux
-def test_the_backlog_of_a_remote_is_bounded_once_it_has_sent_a_lot(monkeypatch):
-    monkeypatch.setattr(transport_module, "READ_BYTES", 1_000)
-    ends = Ends("tcp", "client")
+@pytest.mark.parametrize("kind", ["tcp", "tls"])
+def test_the_backlog_of_a_remote_is_bounded_once_it_has_sent_a_lot(kind, monkeypatch):
+    monkeypatch.setattr(transport_module, "BACKLOG_AFTER_BYTES", 1_000)
+    ends = Ends(kind, "client")
     sock = ends.transport._sock
 
     def backlog() -> int:

@@ -327,6 +327,20 @@ def at_first_sight(values: Mapping[str, str | None], select: Callable[[list[str]
     )
 
 
+@pytest.mark.parametrize("name", list(ODD))
+def test_blanks_around_a_value_mean_nothing(name):
+    values = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol": "muxws.v1.json",
+    }
+    values[name] = f" \t{values[name]} "
+    lines = [("Host", "x"), *values.items()]
+    assert answer_upgrade("GET", "/chat", lines, lambda offered: offered[0]).status == 101
+
+
 @given(st.fixed_dictionaries({name: st.sampled_from(values) for name, values in ODD.items()}), st.booleans())
 def test_what_is_answered_at_first_sight_is_what_the_library_finds(values, agrees):
     seen: dict[str, list[str]] = {}
