@@ -115,7 +115,9 @@ class IEnvelopeCodec(Protocol):
 class IBulkCodec(Protocol):
     """What a binary codec offers besides, so that long bytes are not copied more often than they must be.
 
-    A codec without it works too: its payloads are encoded, cut and decoded whole.
+    These stand in for the encoding and decoding of long payloads and of most fragments. A codec without them works too:
+    its payloads are encoded, cut and decoded whole. So does one whose class has inherited them and encodes or decodes
+    payloads or messages in a way of its own: it is not asked for these.
     """
 
     def bytes_header(self, length: int) -> bytes:

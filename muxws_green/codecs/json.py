@@ -93,7 +93,7 @@ def dump(value: Any, levels: int) -> str:
             text = _encode(value)
         except RecursionError as error:
             raise ValueError(f"the value is circular, or nested deeper than {MAX_NESTING} levels") from error
-        if may_nest_deeper(text, levels) and nested_deeper(value, levels):
+        if len(text) > 2 * levels and may_nest_deeper(text, levels) and nested_deeper(value, levels):
             raise ValueError(f"the value is nested deeper than {MAX_NESTING} levels")
     if not text.isascii():
         text.encode()  # raises where a lone surrogate stands, which no WebSocket text message can carry

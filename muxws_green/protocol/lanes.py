@@ -85,7 +85,9 @@ class Lanes:
         """
         if lane is not None and lane.items and lane.queued_bytes + size > self.lane_limit_bytes:
             return False
-        lanes = len(self._whole) + (len(self._bulk) if self._bulk else 0)
+        lanes = len(self._whole)
+        if self._bulk:
+            lanes += len(self._bulk)
         besides = (lanes - FREE_LANES) * LANE_BYTES if lanes > FREE_LANES else 0
         if self.queued_bytes + besides < self.limit_bytes:
             return True

@@ -75,8 +75,8 @@ class Link:
         "_served_in",
         "_serving",
         "_watch",
-        "_work",
         "_writer",
+        "bell",
         "cause",
         "clock",
         "codec",
@@ -142,7 +142,8 @@ class Link:
         self._serving = False
         self._writer: OwnGreenlet | None = None
         # What most connections never need, and an idle one does without, is made when it is.
-        self._work: Doorbell | None = None
+        #: Where the writer rests; None before there is one.
+        self.bell: Doorbell | None = None
         self._over: WaitList | None = None
         self._parting: Parting | None = None
         self._pings: Pings | None = None
@@ -271,21 +272,21 @@ class Link:
 
     def wake_writer(self) -> None:
         """Something has been queued."""
-        work = self._work
+        work = self.bell
         if work is not None:
             if work.resting:
                 work.ring()
         elif self.cause is None:
             bell = Doorbell(self.home.hub)
             # The collector may have run, and let go of a stream that had something to say.
-            if self._work is None:
-                self._work = bell
+            if self.bell is None:
+                self.bell = bell
                 self._writer = self.begin("writer", write, self, bell)
 
     @property
     def writer_rests(self) -> bool:
         """Whether the writer has written all there was."""
-        return self._work is None or self._work.resting
+        return self.bell is None or self.bell.resting
 
     def _nudge(self) -> None:
         """The transport has something of its own to write."""
@@ -363,8 +364,8 @@ class Link:
             self.transport.abort(abort_code)
         except Exception as error:  # a transport of somebody else's must not keep the rest from ending
             failure = error
-        if self._work is not None:
-            self._work.ring()
+        if self.bell is not None:
+            self.bell.ring()
         self.show_progress()
         if self._over is not None:
             self._over.wake()

@@ -192,7 +192,9 @@ class Stream(StreamEvents):
         link.core.send(live, encoded, headers, end, trailers)
         if answers:
             self._answer(headers)
-        link.wake_writer()
+        bell = link.bell
+        if bell is None or bell.resting:
+            link.wake_writer()
         if live.state is CLOSED:
             self._finish()
 

@@ -606,9 +606,9 @@ def test_a_stream_let_go_of_while_the_writer_is_made_makes_no_second_one(make, m
     assert link._writer is None
     link.wake_writer()
     assert len(made) == 1
-    writer, bell = link._writer, link._work
+    writer, bell = link._writer, link.bell
     settle()
-    assert (link._writer, link._work) == (writer, bell)
+    assert (link._writer, link.bell) == (writer, bell)
     assert bell.resting
     assert len([each for each in alive(OwnGreenlet) if each.name == f"writer {link.id}" and not each.dead]) == 1
 
