@@ -1,13 +1,14 @@
 """How cost grows: `python -m tests.benchmarks.curves OUT.json` measures, and prints the tables of the documentation.
 
 Three curves, each flat or linear if all is well: a call beside live streams, an idle connection among others, a push to
-many receivers. Server and client are processes of their own, with default settings but for the limit of streams;
-measured are CPU time of both, memory of the server, and for pushes also the rate.
+many receivers. Server and client are processes of their own, each on a core of its own where there are two, with
+default settings but for the limit of streams; measured are CPU time of both, memory of the server, and for pushes also the rate.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -30,6 +31,9 @@ CALLS = 2_000
 #: Longer than a heartbeat's interval.
 IDLE_SECONDS = 25.0
 ROUNDS = 5
+
+#: One for the server, and one for the client where there are two: whether they share one shows in every figure.
+CORES = sorted(os.sched_getaffinity(0))
 
 
 def serve() -> None:
@@ -57,7 +61,7 @@ def serve() -> None:
 @contextmanager
 def site() -> Iterator[tuple[str, m.Peer]]:
     """A fresh server, and a connection to it."""
-    command = [sys.executable, "-m", "tests.benchmarks.curves", "serve"]
+    command = [sys.executable, "-m", "tests.benchmarks.curves", "serve", str(CORES[0])]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -164,9 +168,11 @@ def table(rows: list[dict[str, float]]) -> str:
 
 def main() -> None:
     """Measure, keep the data, print the tables."""
-    if sys.argv[1:] == ["serve"]:
+    if sys.argv[1] == "serve":
+        os.sched_setaffinity(0, {int(sys.argv[2])})
         serve()
         return
+    os.sched_setaffinity(0, {CORES[-1]})
     curves = {curve.__name__: curve() for curve in (beside_streams, among_connections, to_receivers)}
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(curves, file, indent=2, ensure_ascii=False)
