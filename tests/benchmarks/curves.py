@@ -2,7 +2,8 @@
 
 Three curves, each flat or linear if all is well: a call beside live streams, an idle connection among others, a push to
 many receivers. Server and client are processes of their own, each on a core of its own where there are two, with
-default settings but for the limit of streams; measured are CPU time of both, memory of the server, and for pushes also the rate.
+default settings but for the limit of streams; measured are CPU time of both, memory of the server, and for pushes also
+the rate.
 """
 
 from __future__ import annotations
