@@ -1,4 +1,4 @@
-"""The envelope operations of a codec that has none of its own.
+"""What a codec offers besides `ICodec`, and the envelope operations of one that has none of its own.
 
 The connection builds messages around encoded payloads. A codec that offers only `ICodec` is asked to decode such a
 payload and to encode the whole frame: slower, with the same result.
@@ -35,16 +35,22 @@ def bulk_of(codec: ICodec) -> IBulkCodec | None:
     """
     if not codec.binary or not _has(codec, _BULK_OPERATIONS + _REPLACED):
         return None
-    names = dict.fromkeys(_BULK_OPERATIONS + _REPLACED)
-    if names.keys() & getattr(codec, "__dict__", {}).keys():
-        return None
-    makers = [vars(kind).keys() & names.keys() for kind in type(codec).__mro__]
-    where = {name: at for at, made in reversed([*enumerate(makers)]) for name in made}
-    if names.keys() != where.keys():
-        return None
-    if max(where[name] for name in _BULK_OPERATIONS) > min(where[name] for name in _REPLACED):
+    bulk, replaced = _makers(codec, _BULK_OPERATIONS), _makers(codec, _REPLACED)
+    if bulk is None or replaced is None or max(bulk) > min(replaced):
         return None
     return cast("IBulkCodec", codec)
+
+
+def _makers(codec: ICodec, operations: tuple[str, ...]) -> list[int] | None:
+    """How far up each of its methods is inherited from, 0 for the class itself; None where one is no method of it."""
+    hidden = getattr(codec, "__dict__", {})
+    found = []
+    for name in operations:
+        places = [at for at, kind in enumerate(type(codec).__mro__) if name in vars(kind)]
+        if name in hidden or not places:
+            return None
+        found.append(places[0])
+    return found
 
 
 def _has(codec: ICodec, operations: tuple[str, ...]) -> bool:

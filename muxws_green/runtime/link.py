@@ -141,7 +141,7 @@ class Link:
         self._served_in: greenlet | None = None
         self._serving = False
         self._writer: OwnGreenlet | None = None
-        # What most connections never need, and an idle one does without, is made when it is.
+        # What an idle connection does without, and most never need, is made when somebody needs it.
         #: Where the writer rests; None before there is one.
         self.bell: Doorbell | None = None
         self._over: WaitList | None = None
