@@ -326,6 +326,12 @@ def nearly_full(made):
     assert made.near.stats.queued_bytes > 40_000
 
 
+def use_up_the_reserve(made):
+    """Small payloads find no room either from now on."""
+    while made.near._link.core.lanes.has_room(None, 1_000, True):
+        made.near.notify("s" * 1_000, wait=False)
+
+
 def test_one_who_was_woken_in_vain_passes_the_room_on(stuck):
     made = stuck(limit=40_000)
     stream = made.near.open()
@@ -346,8 +352,7 @@ def test_one_who_was_woken_in_vain_passes_the_room_on(stuck):
 def test_one_who_is_killed_before_the_wake_up_reaches_it_passes_the_room_on(stuck, size):
     made = stuck(limit=40_000)
     nearly_full(made)
-    for _ in range(30):
-        made.near.notify("s" * 1_000, wait=False) if made.near._link.core.lanes.has_room(None, 1_000, True) else None
+    use_up_the_reserve(made)
     doomed = outcome(made.near.open, "y" * size)
     settle()
     waiting = outcome(made.near.open, "z" * size)
@@ -384,8 +389,7 @@ def test_one_whose_deadline_comes_with_the_wake_up_passes_the_room_on(stuck, clo
 def test_those_who_wait_to_open_learn_that_the_connection_is_gone(stuck, size):
     made = stuck(limit=40_000)
     nearly_full(made)
-    for _ in range(30):
-        made.near.notify("s" * 1_000, wait=False) if made.near._link.core.lanes.has_room(None, 1_000, True) else None
+    use_up_the_reserve(made)
     waiting = [outcome(made.near.open, "y" * size) for _ in range(40)]
     settle()
     assert not any(each.dead for each in waiting)
@@ -399,8 +403,7 @@ def test_a_stream_on_which_somebody_waits_to_send_is_not_cancelled_by_leaving(st
     made = stuck(limit=40_000)
     attended, left = made.near.open(), made.near.open()
     nearly_full(made)
-    for _ in range(30):
-        made.near.notify("s" * 1_000, wait=False) if made.near._link.core.lanes.has_room(None, 1_000, True) else None
+    use_up_the_reserve(made)
     sending = outcome(attended.end, "y" * size)
     settle()
     assert not sending.dead
