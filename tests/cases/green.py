@@ -116,7 +116,7 @@ def until(condition: Callable[[], Any], what: str = "it has not come true") -> A
     """Wait until something holds, and return it."""
     with gevent.Timeout(PATIENCE, AssertionError(what)):
         while not (value := condition()):
-            gevent.sleep(0.001)
+            gevent.idle()
         return value
 
 

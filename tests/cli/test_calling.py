@@ -213,7 +213,7 @@ def test_a_reader_that_stands_still_costs_no_pong() -> None:
         # The pipe is full by the time that sending has to wait, for which the buffers of both ends are.
         with gevent.Timeout(20):
             while server.peer.stats.bytes_sent < 1_000_000:
-                gevent.sleep(0.01)
+                gevent.idle()
         assert server.peer.ping(timeout=20) >= 0
         program.interrupt()
         assert program.wait() == 130

@@ -12,6 +12,7 @@ from pathlib import Path
 import gevent
 import pytest
 from gevent import socket
+from gevent.event import Event
 
 from muxws_green import ConnectionLost, HandshakeRefused, IdleHeartbeat, Reconnect, SameOrigin, Server, Stream, connect
 from tests.docs.pages import page
@@ -107,9 +108,9 @@ def test_pings_keep_it_open_and_silence_does_not(behind: str) -> None:
     origin = behind.replace("ws://", "http://").removesuffix("/ws")
     with connect(behind, headers={"Origin": origin}, heartbeat=IdleHeartbeat(0.5, 10.0)) as kept:
         silent = connect(behind, headers={"Origin": origin}, heartbeat=None, reconnect=Reconnect(max_attempts=0))
-        with gevent.Timeout(20, TimeoutError("the proxy does not cut an idle connection")):
-            while silent.close_cause is None:
-                gevent.sleep(0.05)
+        cut = Event()
+        silent.on_close(lambda reason: cut.set())
+        assert cut.wait(20), "the proxy does not cut an idle connection"
         with pytest.raises(ConnectionLost):
             silent.request("y")
         silent.close()

@@ -100,7 +100,8 @@ class Served:
         """What its `on_close` has been told, once there was something."""
         with gevent.Timeout(PATIENCE, AssertionError(f"{name} has not been told of its end")):
             while not (closes := self.facts(name)["closes"]):
-                gevent.sleep(0.002)
+                # To ask takes a round trip to the other process, in which others run.
+                pass
         return list(closes)
 
     def check_silent(self) -> None:
