@@ -198,6 +198,13 @@ class ITransport(Protocol):
         Returns when the kernel has taken them; raises `ConnectionClosed` where it will not.
         """
 
+    def send_at_once(self, messages: Sequence[bytes], binary: bool) -> None:
+        """Write as `send` does, and never wait; only while nobody is inside `send` or `close`.
+
+        What the kernel does not take now is kept for the next `send`, for which `wake` is called. Raises
+        `ConnectionClosed` as `send` does.
+        """
+
     def close(self, code: int, reason: str) -> None:
         """Write a close frame after everything sent so far, like `send`. Reading goes on. Later calls do nothing.
 

@@ -192,10 +192,13 @@ class Stream(StreamEvents):
         link.core.send(live, encoded, headers, end, trailers)
         if answers:
             self._answer(headers)
-        bell = link.bell
-        if bell is None or bell.resting:
-            link.wake_writer()
-        if live.state is CLOSED:
+        if end:
+            link.last_queued()
+        else:
+            bell = link.bell
+            if bell is None or bell.resting:
+                link.wake_writer()
+        if live.state is CLOSED and live.owner is not None:
             self._finish()
 
     # Ending early

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from gevent import get_hub, getcurrent
-from gevent.hub import Hub, Waiter
+from gevent.hub import Hub
 from greenlet import greenlet
 
 from muxws_green.interfaces import IClock
+from muxws_green.runtime.turns import NOBODY, turns_of
 
 
 class Parking:
@@ -24,10 +26,11 @@ class Parking:
         clock: Measures deadlines.
     """
 
-    __slots__ = ("clock", "hub", "on_park", "parked", "sending")
+    __slots__ = ("clock", "hub", "on_park", "parked", "sending", "turns")
 
     def __init__(self, hub: Hub, clock: IClock) -> None:
         self.hub = hub
+        self.turns = turns_of(hub)
         self.clock = clock
         #: Greenlets of the application's that wait for something that only reading can bring.
         self.parked: dict[greenlet, None] = {}
@@ -37,12 +40,26 @@ class Parking:
         self.on_park: Callable[[], None] | None = None
 
 
-class _ExpiringWaiter(Waiter):  # type: ignore[type-arg]  # at run time it takes no argument
-    """One whose wait a timer may end. A closure for that would be three objects for each connection that is idle."""
+class Waiter:
+    """A greenlet that waits. What is still to wake it when it waits no more finds that out here.
+
+    Args:
+        waiting: The greenlet.
+    """
+
+    __slots__ = ("greenlet",)
+
+    def __init__(self, waiting: greenlet) -> None:
+        #: None once it waits no more.
+        self.greenlet: greenlet | None = waiting
+
+    def resume(self, value: Any) -> Any:
+        """End its wait with this value; see `turns.Resume`."""
+        return NOBODY if self.greenlet is None else self.greenlet.switch(value)
 
     def expire(self) -> None:
         """The time has come."""
-        self.switch(False)
+        self.resume(False)
 
 
 class WaitList:
@@ -60,7 +77,7 @@ class WaitList:
         self._parking = parking
         self._those = None if not counted else parking.sending if sending else parking.parked
         #: Who waits, and what for; for others to look whether it is empty. None where nobody ever waited since a wake.
-        self.waiters: dict[Waiter[bool], object] | None = None
+        self.waiters: dict[Waiter, object] | None = None
 
     def __bool__(self) -> bool:
         """Whether somebody waits."""
@@ -84,8 +101,7 @@ class WaitList:
         current = getcurrent()
         if current is hub or get_hub() is not hub:
             raise _misplaced(current is hub)
-        expiring = None if until is None or until == math.inf else _ExpiringWaiter(hub)
-        waiter: Waiter[bool] = expiring or Waiter(hub)
+        waiter = Waiter(current)
         if self.waiters is None:
             self.waiters = {waiter: about}
         else:
@@ -97,11 +113,13 @@ class WaitList:
                 those[current] = None
                 if parking.on_park is not None:
                     parking.on_park()
-            if expiring is not None and until is not None:
+            if until is not None and until != math.inf:
                 delay = until - parking.clock.now()
-                timer = parking.clock.call_later(delay if delay > 0 else 0.0, expiring.expire)
-            return waiter.get()
+                timer = parking.clock.call_later(delay if delay > 0 else 0.0, waiter.expire)
+            woken: bool = parking.turns.wait()
+            return woken
         finally:
+            waiter.greenlet = None
             if timer is not None:
                 timer.cancel()
             if those is not None:
@@ -114,9 +132,9 @@ class WaitList:
         waiters = self.waiters
         if waiters:
             self.waiters = None
-            run_callback = self._parking.hub.loop.run_callback
+            soon = self._parking.turns.soon
             for waiter in waiters:
-                run_callback(waiter.switch, True)
+                soon(waiter.resume, True)
 
     def wake_one(self) -> bool:
         """Let the one who has waited longest run. False where nobody waits."""
@@ -130,10 +148,10 @@ class WaitList:
         for waiter in [waiter for waiter, what in (self.waiters or {}).items() if what is about]:
             self._wake(waiter)
 
-    def _wake(self, waiter: Waiter[bool]) -> None:
+    def _wake(self, waiter: Waiter) -> None:
         assert self.waiters is not None
         del self.waiters[waiter]
-        self._parking.hub.loop.run_callback(waiter.switch, True)
+        self._parking.turns.soon(waiter.resume, True)
 
     def is_about(self, about: object) -> bool:
         """Whether somebody waits for this."""
@@ -150,20 +168,22 @@ class Doorbell:
         hub: The hub of the greenlet.
     """
 
-    __slots__ = ("_hub", "_waiter", "resting")
+    __slots__ = ("_greenlet", "_turns", "resting")
 
     def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-        self._waiter: Waiter[None] = Waiter(hub)
+        self._turns = turns_of(hub)
+        self._greenlet: greenlet | None = None
         #: Whether the greenlet rests here, and nobody has rung.
         self.resting = False
 
     def rest(self) -> None:
         """Wait for a ring."""
         self.resting = True
+        self._greenlet = getcurrent()
         try:
-            self._waiter.get()
+            self._turns.wait()
         finally:
+            self._greenlet = None
             self.resting = False
 
     def rest_until(self, until: float, clock: IClock) -> None:
@@ -181,7 +201,10 @@ class Doorbell:
         """Let the greenlet run in the hub's next turn, if it rests."""
         if self.resting:
             self.resting = False
-            self._hub.loop.run_callback(self._waiter.switch, None)
+            self._turns.soon(self._resume)
+
+    def _resume(self, _: None) -> Any:
+        return NOBODY if self._greenlet is None else self._greenlet.switch()
 
 
 def _misplaced(in_hub: bool) -> RuntimeError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from contextvars import Context
 from sys import getrefcount
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import getweakrefcount
 
 from gevent.hub import Hub
@@ -19,6 +19,7 @@ from greenlet import greenlet
 
 from muxws_green.runtime.greenlets import CheapGreenlet
 from muxws_green.runtime.home import disown_in_children
+from muxws_green.runtime.turns import NOBODY, turns_of
 
 #: Jobs that are begun before everybody else has a turn.
 JOBS_A_TURN = 64
@@ -57,12 +58,14 @@ class Worker(CheapGreenlet):
 
     def _take_jobs(self) -> None:
         workers = self._workers
+        turns = workers.turns
         while True:
-            job = workers.next_job(self)
+            job = workers.next_job()
             if job is None:
                 if not workers.rest(self):
                     return
                 continue
+            waits = turns.waits
             self._job = job
             attributes, holders, watchers = len(self.__dict__), getrefcount(self), getweakrefcount(self)
             Context().run(job.run, self)
@@ -70,7 +73,8 @@ class Worker(CheapGreenlet):
             # Whoever refers to it now and did not before is somebody whom the job has told. A greenlet that has waited
             # is given no other job in any case: those who let it go on refer to it too, so that counting says nothing.
             if (
-                len(self.__dict__) != attributes
+                turns.waits != waits
+                or len(self.__dict__) != attributes
                 or getrefcount(self) != holders
                 or getweakrefcount(self) != watchers
                 or self.has_links()
@@ -87,12 +91,11 @@ class Workers:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self.turns = turns_of(hub)
         self._jobs: deque[Job] = deque()
         self._called = False
         self._budget = 0
         self._resting: Worker | None = None
-        #: The one that has been given its turn and has not waited since.
-        self.active: Worker | None = None
         disown_in_children(self)
 
     def submit(self, job: Job) -> None:
@@ -100,39 +103,55 @@ class Workers:
         self._jobs.append(job)
         if not self._called:
             self._called = True
+            if not self.turns.offer(self._begin):
+                self._hub.loop.run_callback(self._work)
+
+    def _begin(self, _: None) -> Any:
+        """Begin with the one job there is in the caller's turn; where there are more, the hub sees to the others."""
+        self._called = len(self._jobs) > 1
+        if self._called:
             self._hub.loop.run_callback(self._work)
+        if not self._jobs:
+            return NOBODY
+        self._budget = 1
+        return self._give_turn()
 
     def _work(self) -> None:
         """In the hub: begin with the jobs there are. A greenlet that waits comes back here, and another goes on."""
         self._budget = JOBS_A_TURN
         try:
             while self._jobs and self._budget:
-                self.active, self._resting = self._resting, None
-                if self.active is None or self.active.dead:
-                    self.active = Worker(self)
-                    # For those who watch greenlets being started; that it runs at once takes the start back.
-                    self.active.start()
-                self.active.switch()
-                self.active = None
+                self._give_turn()
+                self.turns.waits += 1
         finally:
             self._called = bool(self._jobs)
             if self._called:
                 self._hub.loop.run_callback(self._work)
 
-    def next_job(self, worker: Worker) -> Job | None:
+    def _give_turn(self) -> Any:
+        worker, self._resting = self._resting, None
+        if worker is None or worker.dead:
+            worker = Worker(self)
+            # For those who watch greenlets being started; that it runs at once takes the start back.
+            worker.start()
+        return worker.switch()
+
+    def next_job(self) -> Job | None:
         """The next job for a worker; None where it is to rest, or to end."""
-        if self.active is not worker or not self._jobs or not self._budget:
+        if not self._jobs or not self._budget:
             return None
         self._budget -= 1
-        return self._jobs.popleft()
+        job = self._jobs.popleft()
+        self.turns.held = bool(self._jobs)
+        return job
 
     def rest(self, worker: Worker) -> bool:
-        """Wait for the next jobs. False where that is not worth while: another one rests, or the worker has waited."""
-        if self.active is not worker or self._resting is not None:
+        """Wait for the next jobs. False where there are none for it: another one rests, or it has been dismissed."""
+        if self._resting is not None:
             return False
         self._resting = worker
-        self._hub.switch()
-        return True
+        self.turns.wait()
+        return bool(self._jobs)
 
     def dismiss(self) -> None:
         """Let the one that rests end, so that the next job gets a greenlet of now."""
@@ -143,6 +162,7 @@ class Workers:
     def disown(self) -> None:
         """In a forked child: the jobs are the parent's."""
         self._jobs.clear()
+        self.turns.held = False
         disown_in_children(self)
 
 

@@ -19,6 +19,7 @@ from muxws_green.codecs import registered_codecs
 from muxws_green.errors import CodecMismatch, HandshakeRefused, TransportUrlError
 from muxws_green.interfaces import IClock, IDialer
 from muxws_green.protocol.subprotocol import PREFIX, mismatch
+from muxws_green.runtime.turns import turns_of
 from muxws_green.transports import tls
 from muxws_green.transports.deadline import Deadline
 from muxws_green.transports.network import connect_tcp, connect_unix
@@ -123,7 +124,7 @@ class Dialer:
         while True:
             if self._ssl_context is None:
                 # What has just been asked for takes a moment.
-                wait_to_read(sock)
+                wait_to_read(sock, turns_of(sock.hub))  # type: ignore[attr-defined]
             data = sock.recv(READ_BYTES)
             if not data:
                 handshake.feed_eof()

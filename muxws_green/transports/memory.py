@@ -249,6 +249,7 @@ class MemoryTransport:
         self._end: tuple[int, str] | None = None
         self._answer: _CloseFrame | None = None
         self._waiting_bytes = 0
+        self._kept: list[tuple[bytes, bool]] = []
         self._yield_first = False
         self._aborted = False
         self._broken = False
@@ -284,24 +285,33 @@ class MemoryTransport:
 
     def send(self, messages: Sequence[bytes], binary: bool) -> None:
         """Put `messages` on the line; wait while it is full. See `ITransport`."""
+        self._write_kept()
         self._write_answer()
         if not messages:
             return
         if self.closed_with is not None:
             raise ConnectionClosed("nothing can be sent after a close frame")
-        self._waiting_bytes = sum(map(len, messages))
-        self.sent_bytes += self._waiting_bytes
-        try:
-            for message in messages:
-                self._put(message if binary else message.decode(), len(message))
-                self.sent.append(message)
-                self._waiting_bytes -= len(message)
-        finally:
-            self._waiting_bytes = 0
+        self.sent_bytes += sum(map(len, messages))
+        self._write([(message, binary) for message in messages])
+
+    def send_at_once(self, messages: Sequence[bytes], binary: bool) -> None:
+        """Put on the line what it has room for. See `ITransport`."""
+        self._check_usable()
+        if self.closed_with is not None:
+            raise ConnectionClosed("nothing can be sent after a close frame")
+        self.sent_bytes += sum(map(len, messages))
+        for number, message in enumerate(messages):
+            if self._kept or not self.outgoing._has_room(len(message)):
+                self._kept += [(late, binary) for late in messages[number:]]
+                self._waiting_bytes = sum(len(late) for late, _ in self._kept)
+                self._wake()
+                return
+            self._write([(message, binary)])
 
     def close(self, code: int, reason: str) -> None:
         """Send a close frame, once; see `ITransport`."""
         frame = _close_frame(code, reason)
+        self._write_kept()
         self._write_answer()
         if self.closed_with is None:
             self._write_close(frame)
@@ -387,6 +397,22 @@ class MemoryTransport:
     def _check_usable(self) -> None:
         if self._aborted or self._broken or self.incoming.ended:
             raise ConnectionClosed(_LOST[1])
+
+    def _write(self, messages: Sequence[tuple[bytes, bool]]) -> None:
+        self._waiting_bytes = sum(len(message) for message, _ in messages)
+        try:
+            for message, binary in messages:
+                self._put(message if binary else message.decode(), len(message))
+                self.sent.append(message)
+                self._waiting_bytes -= len(message)
+        finally:
+            self._waiting_bytes = 0
+
+    def _write_kept(self) -> None:
+        """What `send_at_once` had no room for."""
+        kept, self._kept = self._kept, []
+        if kept:
+            self._write(kept)
 
     def _write_answer(self) -> None:
         if self._answer is not None and self.closed_with is None:

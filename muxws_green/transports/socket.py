@@ -15,14 +15,18 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import gevent
+from gevent import getcurrent
+from gevent.exceptions import ConcurrentObjectUseError, InvalidSwitchError
 from gevent.socket import socket as GeventSocket  # noqa: N812
 from gevent.ssl import SSLSocket
 from zope.interface import implementer
 
 from muxws_green.errors import ConnectionClosed
 from muxws_green.interfaces import ITransport
+from muxws_green.runtime.turns import Turns, turns_of
 from muxws_green.transports.tuning import BACKLOG_AFTER_BYTES, bound_backlog, tune, unacknowledged_bytes
 from muxws_green.websocket import MessageReader, encode_close, encode_messages, encode_pong
 
@@ -39,13 +43,25 @@ _DISCARDED_READS = 64
 _LOST = (1006, "connection lost without a close frame")
 
 
-def wait_to_read(sock: GeventSocket) -> None:
+def wait_to_read(sock: GeventSocket, turns: Turns) -> None:
     """Wait until there is something to read on a plain socket of which the last read took all there was.
 
-    gevent's own `recv` would ask the kernel once more before it waits, and be told so by an exception; this is how it
-    waits then.
+    gevent's own `recv` would ask the kernel once more before it waits, and be told so by an exception. It is waited as
+    it does then, except that who is due has the turn.
+
+    Raises:
+        ConcurrentObjectUseError: Somebody reads the socket already, or has closed it.
     """
-    sock._wait(sock._read_event)  # type: ignore[attr-defined]
+    watcher: Any = sock._read_event  # type: ignore[attr-defined]
+    if watcher is None or watcher.callback is not None:
+        raise ConcurrentObjectUseError("the socket is read, or has been closed, by another greenlet")
+    watcher.start(getcurrent().switch, watcher)
+    try:
+        given = turns.wait()
+    finally:
+        watcher.stop()
+    if given is not watcher:
+        raise InvalidSwitchError(f"switched to with {given!r} while waiting for a socket")
 
 
 @implementer(ITransport)
@@ -63,6 +79,7 @@ class SocketTransport:
     def __init__(self, sock: GeventSocket, *, client: bool, max_message_bytes: int, leftover: bytes = b"") -> None:
         tune(sock)
         self._sock = sock
+        self._turns = turns_of(sock.hub)  # type: ignore[attr-defined]
         secure = isinstance(sock, SSLSocket)
         self._piece_bytes = _TLS_RECORD_BYTES if secure else sys.maxsize
         # What a TLS socket has decrypted already the kernel does not know of.
@@ -85,6 +102,8 @@ class SocketTransport:
         self._end: tuple[int, str] | None = None
         self._aborted = False
         self._in_frame = False
+        # What `send_at_once` could not write, and how much of that and of a write under way is still to be written.
+        self._rest = b""
         self._unsent_bytes = 0
 
     def attach(self, wake: Callable[[], None]) -> None:
@@ -130,10 +149,37 @@ class SocketTransport:
         if messages and not self._close_sent:
             self._write(own + encode_messages(messages, binary, self._masked))
             return
-        if own:
+        if own or self._rest:
             self._write(own)
         if messages:
             raise self._closed("nothing can be sent after a close frame")
+
+    def send_at_once(self, messages: Sequence[bytes], binary: bool) -> None:
+        """Write as much as the kernel takes; see `ITransport.send_at_once`.
+
+        Raises:
+            ConnectionClosed: As `send` does.
+        """
+        if self._aborted or self._close_sent or (self._in_frame and not self._rest):
+            raise self._closed("nothing can be sent after a close frame" if self._close_sent else "")
+        data = encode_messages(messages, binary, self._masked)
+        self.sent_bytes += len(data)
+        # What the transport itself has to say is the writer's to write, and so is what TLS makes of this.
+        if self._kernel_knows and not self._rest:
+            try:
+                taken = self._sock._sock.send(data)  # type: ignore[attr-defined]
+            except BlockingIOError:
+                taken = 0
+            except OSError as error:
+                self._in_frame = True
+                raise self._closed() from error
+            if taken == len(data):
+                return
+            self._in_frame = taken > 0
+            data = data[taken:]
+        self._rest += data
+        self._unsent_bytes = len(self._rest)
+        self._wake()
 
     def close(self, code: int, reason: str) -> None:
         """Write a close frame, or the answer to the remote's where that is due; once.
@@ -185,7 +231,7 @@ class SocketTransport:
         sock = self._sock
         try:
             if self._drained and self._kernel_knows:
-                wait_to_read(sock)
+                wait_to_read(sock, self._turns)
             return sock.recv(READ_BYTES)
         except OSError:
             return b""
@@ -222,11 +268,13 @@ class SocketTransport:
         return own
 
     def _write(self, data: bytes) -> None:
-        if self._aborted or self._in_frame:
+        if self._aborted or (self._in_frame and not self._rest):
             raise self._closed()
         self._in_frame = True
-        self._unsent_bytes = len(data)
         self.sent_bytes += len(data)
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        self._unsent_bytes = len(data)
         try:
             if len(data) <= self._piece_bytes:
                 self._unsent_bytes -= self._sock.send(data)

@@ -554,8 +554,9 @@ def test_reading_goes_on_while_a_write_is_stuck(ends):
 
 
 @pytest.mark.parametrize("read_bytes", [16_384, READ_BYTES])
-def test_a_remote_that_always_has_more_does_not_keep_the_hub_to_itself(role, read_bytes):
+def test_a_remote_that_always_has_more_does_not_keep_the_hub_to_itself(role, read_bytes, monkeypatch):
     """No read here ever waits, and some give less than was asked for."""
+    monkeypatch.setattr("muxws_green.transports.socket.wait_to_read", lambda sock, turns: None)
     one = frame(BINARY, bytes(1024), masked=role == "server")
 
     class Flood(GeventSocket):
@@ -565,9 +566,6 @@ def test_a_remote_that_always_has_more_does_not_keep_the_hub_to_itself(role, rea
             self.stream += one * (read_bytes // len(one) + 1)
             data, self.stream = self.stream[:read_bytes], self.stream[read_bytes:]
             return data
-
-        def _wait(self, watcher):
-            """There is something at once."""
 
     near, far = unix_pair()
     flood = Flood(near.family, near.type, near.proto, near.detach())

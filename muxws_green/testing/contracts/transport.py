@@ -50,12 +50,15 @@ class Ends:
         self.near = near
         self.far = far
         self.max_message_bytes = max_message_bytes
-        #: How often the far end has asked for its writer.
-        self.far_wakes = 0
-        near.attach(lambda: None)
-        far.attach(self._wake)
+        #: How often either end has asked for its writer.
+        self.near_wakes = self.far_wakes = 0
+        near.attach(self._wake_near)
+        far.attach(self._wake_far)
 
-    def _wake(self) -> None:
+    def _wake_near(self) -> None:
+        self.near_wakes += 1
+
+    def _wake_far(self) -> None:
         self.far_wakes += 1
 
     def fill(self) -> tuple[Task, int]:
@@ -173,6 +176,51 @@ def counts_what_waits(ends: Ends) -> None:
     expect(ends.near.sent_bytes >= given, f"sent_bytes is {ends.near.sent_bytes} of {given}")
     unacknowledged = ends.near.unacknowledged()
     expect(unacknowledged is None or unacknowledged > 0, f"unacknowledged is {unacknowledged!r} while a send waits")
+
+
+def leaves_at_once(ends: Ends) -> None:
+    """What is sent at once counts, and arrives in order with what is sent otherwise."""
+    before = ends.near.sent_bytes
+    ends.near.send([b"one"], False)
+    ends.near.send_at_once(["é".encode(), b"two"], False)
+    ends.near.send_at_once([b"\xff\x00"], True)
+    ends.near.send([b"three"], False)
+    got = receive(ends.far, 5)
+    expect(got == ["one", "é", "two", b"\xff\x00", "three"], f"{got!r} was received")
+    expect(ends.near.sent_bytes - before >= 15, f"sent_bytes grew by {ends.near.sent_bytes - before} for 15 bytes")
+
+
+def at_once_never_waits(ends: Ends) -> None:
+    """Sending at once never waits: what there is no room for the next send writes, for which the writer is woken."""
+    others: list[str] = []
+    gevent.spawn(others.append, "another greenlet")
+    count = 0
+    while not ends.near_wakes and count < CAPACITY_BYTES // len(_MESSAGE):
+        ends.near.send_at_once([_numbered(count), _numbered(count + 1)], True)
+        expect(not others, "another greenlet has run meanwhile")
+        count += 2
+    expect(ends.near_wakes > 0, "the writer was not woken, though the remote has not read")
+    unacknowledged = ends.near.unacknowledged()
+    expect(unacknowledged is None or unacknowledged > 0, f"unacknowledged is {unacknowledged!r} while a rest waits")
+    ends.near.send_at_once([_numbered(count)], True)
+    writing = Task(ends.near.send, [], True)
+    got = receive(ends.far, count + 1)
+    writing.join()
+    expect(
+        got == [_numbered(number) for number in range(count + 1)], "other messages were received, or in another order"
+    )
+
+
+def _numbered(number: int) -> bytes:
+    return number.to_bytes(4, "big") + _MESSAGE[4:]
+
+
+def nothing_at_once_behind_the_end(ends: Ends) -> None:
+    """Sending at once raises ConnectionClosed behind a close frame, and after an abort."""
+    ends.near.close(1000, "")
+    ends.far.abort()
+    for end, what in ((ends.near, "a close"), (ends.far, "an abort")):
+        raised(ConnectionClosed, partial(end.send_at_once, [b"x"], False), f"sending at once after {what}")
 
 
 def close_behind_messages(ends: Ends) -> None:
@@ -389,4 +437,7 @@ PROMISES: Final = (
     never_continues,
     too_long,
     unacknowledged_is_total,
+    leaves_at_once,
+    at_once_never_waits,
+    nothing_at_once_behind_the_end,
 )

@@ -120,6 +120,67 @@ class KnowsNoWait(MemoryTransport):
         return self.outgoing.travelling_bytes
 
 
+@breaks(DOUBLES, suite.leaves_at_once, "was received")
+class ReordersAtOnce(MemoryTransport):
+    def send_at_once(self, messages, binary):
+        super().send_at_once(messages[::-1], binary)
+
+
+@breaks(DOUBLES, suite.leaves_at_once, "sent_bytes grew by")
+class CountsNothingAtOnce(MemoryTransport):
+    def send_at_once(self, messages, binary):
+        super().send_at_once(messages, binary)
+        self.sent_bytes = 0
+
+
+@breaks(DOUBLES, suite.at_once_never_waits, "another greenlet has run")
+class YieldsAtOnce(MemoryTransport):
+    def send_at_once(self, messages, binary):
+        gevent.sleep(0)
+        super().send_at_once(messages, binary)
+
+
+@breaks(DOUBLES, suite.at_once_never_waits, "was not woken")
+class KeepsInSilence(MemoryTransport):
+    def send_at_once(self, messages, binary):
+        wake, self._wake = self._wake, lambda: None
+        super().send_at_once(messages, binary)
+        self._wake = wake
+
+
+@breaks(DOUBLES, suite.at_once_never_waits, "unacknowledged is 0 while")
+class KnowsNoRest(MemoryTransport):
+    def unacknowledged(self):
+        return 0 if self._kept else super().unacknowledged()
+
+
+@breaks(DOUBLES, suite.at_once_never_waits, "nothing had happened")
+class LosesTheRest(MemoryTransport):
+    def _write_kept(self):
+        self._kept.clear()
+
+
+@breaks(DOUBLES, suite.at_once_never_waits, "in another order")
+class WritesTheRestBackwards(MemoryTransport):
+    def _write_kept(self):
+        self._kept.reverse()
+        super()._write_kept()
+
+
+@breaks(DOUBLES, suite.nothing_at_once_behind_the_end, "after a close did not raise")
+class SwallowsAtOnce(MemoryTransport):
+    def send_at_once(self, messages, binary):
+        if self.closed_with is None:
+            super().send_at_once(messages, binary)
+
+
+@breaks(DOUBLES, suite.nothing_at_once_behind_the_end, "after an abort did not raise")
+class SwallowsAfterAbort(MemoryTransport):
+    def send_at_once(self, messages, binary):
+        if not self._aborted:
+            super().send_at_once(messages, binary)
+
+
 @breaks(DOUBLES, suite.close_behind_messages, "the other end saw 1001 ''")
 class LosesTheReason(MemoryTransport):
     def close(self, code, reason):
@@ -502,10 +563,11 @@ def test_both_ends_are_tried():
     def make_pair() -> tuple[MemoryTransport, MemoryTransport]:
         there, back = Line(CAPACITY_BYTES), Line(CAPACITY_BYTES)
         good = MemoryTransport(there, back, DEFAULT_MAX_MESSAGE_BYTES)
-        return good, NoWake(back, there, DEFAULT_MAX_MESSAGE_BYTES)
+        return good, AnswersAlwaysTheSame(back, there, DEFAULT_MAX_MESSAGE_BYTES)
 
-    assert_rejected(suite.answers_close, "was not woken", lambda: check_transport(make_pair))
-    assert_rejected(suite.answers_close, "was not woken", lambda: check_transport(lambda: make_pair()[::-1]))
+    complaint = "the answer had the code 1000"
+    assert_rejected(suite.answers_close, complaint, lambda: check_transport(make_pair))
+    assert_rejected(suite.answers_close, complaint, lambda: check_transport(lambda: make_pair()[::-1]))
 
 
 @every_double(DOUBLES)
