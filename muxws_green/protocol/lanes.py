@@ -66,8 +66,8 @@ class Lanes:
         self._has_leader = False
         #: Connection-level frames; None where none waits.
         self._control: list[bytes] | None = None
-        #: Lanes whose next frame is whole, or an `open` of which nothing has left.
-        self._whole: deque[Lane] = deque()
+        #: Lanes whose next frame is whole, or an `open` of which nothing has left; None before there was one.
+        self._whole: deque[Lane] | None = None
         #: Lanes whose next frame is any other fragment; None before there was one.
         self._bulk: deque[Lane] | None = None
 
@@ -85,7 +85,7 @@ class Lanes:
         """
         if lane is not None and lane.items and lane.queued_bytes + size > self.lane_limit_bytes:
             return False
-        lanes = len(self._whole)
+        lanes = len(self._whole) if self._whole else 0
         if self._bulk:
             lanes += len(self._bulk)
         besides = (lanes - FREE_LANES) * LANE_BYTES if lanes > FREE_LANES else 0
@@ -96,9 +96,14 @@ class Lanes:
     @property
     def overdue(self) -> bool:
         """Whether more waits than all that may be queued for payloads: the remote has us answer and does not read."""
-        lanes = len(self._whole) + (len(self._bulk) if self._bulk else 0)
+        lanes = (len(self._whole) if self._whole else 0) + (len(self._bulk) if self._bulk else 0)
         besides = (lanes - FREE_LANES) * LANE_BYTES if lanes > FREE_LANES else 0
         return self.whole_bytes + besides > self.limit_bytes + self.reserve_bytes + OVERDUE_BYTES
+
+    def _wholes(self) -> deque[Lane]:
+        if self._whole is None:
+            self._whole = deque()
+        return self._whole
 
     def _fragments(self) -> deque[Lane]:
         if self._bulk is None:
@@ -121,7 +126,7 @@ class Lanes:
         if whole:
             self.whole_bytes += size
         if len(items) == 1:
-            (self._whole if whole or lane.open_unsent else self._fragments()).append(lane)
+            (self._wholes() if whole or lane.open_unsent else self._fragments()).append(lane)
 
     def put_first(self, lane: Lane, item: bytes | Splitter, size: int) -> None:
         """Queue the `open` that must leave before all else, connection-level frames included; only on empty lanes."""
@@ -151,7 +156,7 @@ class Lanes:
             self.queued_bytes += len(kept)
             self.whole_bytes += len(kept)
         else:
-            (self._whole if isinstance(first, bytes) or lane.open_unsent else self._fragments()).remove(lane)
+            (self._wholes() if isinstance(first, bytes) or lane.open_unsent else self._fragments()).remove(lane)
             lane.open_unsent = False
 
     def abandon(self, stream_id: int) -> None:
@@ -163,14 +168,14 @@ class Lanes:
 
     def clear(self) -> None:
         """The socket is dead: nothing is kept for the next one."""
-        bulk = self._fragments()
-        for lane in (*self._whole, *bulk):
+        whole, bulk = self._wholes(), self._fragments()
+        for lane in (*whole, *bulk):
             lane.items.clear()
             lane.queued_bytes = 0
             lane.open_unsent = False
         self._has_leader = False
         self._control = None
-        self._whole.clear()
+        whole.clear()
         # Emptied, not replaced: `take_batch` may be in the middle of it.
         bulk.clear()
         self.queued_bytes = self.whole_bytes = 0
@@ -202,7 +207,7 @@ class Lanes:
             The room that is left, and the lane of the `open` that holds back later ones since its first frame is a
             fragment: it stands first in the rotation.
         """
-        rotation = self._whole
+        rotation = self._wholes()
         held: list[Lane] = []
         taken = 0
         while rotation and room > 0:
@@ -234,7 +239,7 @@ class Lanes:
         rotation = self._fragments()
         turns = len(rotation)
         if opening is not None:
-            self._whole.popleft()
+            self._wholes().popleft()
             opening.open_unsent = False
             splitter: Splitter = opening.items[0]  # type: ignore[assignment]  # its first frame is a fragment
             before = splitter.remaining_bytes
@@ -280,4 +285,4 @@ class Lanes:
         if splitter.done:
             items.popleft()
         if items:
-            (self._whole if type(items[0]) is bytes else self._fragments()).append(lane)
+            (self._wholes() if type(items[0]) is bytes else self._fragments()).append(lane)

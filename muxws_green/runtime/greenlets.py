@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gevent import Greenlet
+from gevent import Greenlet, getcurrent
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -54,12 +54,15 @@ class OwnGreenlet(CheapGreenlet):
         # What gevent shows behind the name; it would be "_run" for all of them.
         return self._function.__qualname__
 
-    def _run(self) -> None:
+    @staticmethod
+    def _run() -> None:
+        # No method, as gevent would keep it bound while it runs: another object for the garbage collector.
+        own: Any = getcurrent()
         # What it works for may refer to it: without a circle both go as soon as nobody needs them.
-        of, self._of = self._of, None
-        arguments, self._arguments = self._arguments, ()
+        of, own._of = own._of, None
+        arguments, own._arguments = own._arguments, ()
         if arguments:
-            self._function(of, *arguments)
+            own._function(of, *arguments)
         else:
             # A call with a star keeps a tuple for as long as it lasts.
-            self._function(of)
+            own._function(of)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 TURNS_BEFORE_DEATH = 2
 
 
-class Heartbeat:
-    """One connection's heartbeat.
+class Heartbeat(Doorbell):
+    """One connection's heartbeat, and where its greenlet rests.
 
     Args:
         link: The connection.
@@ -34,14 +34,15 @@ class Heartbeat:
     """
 
     def __init__(self, link: Link, policy: IHeartbeatPolicy) -> None:
+        super().__init__(link.parking.hub)
         self._link = link
         self._policy = policy
         self._clock = link.clock
         self._beat: IHeartbeat | None = None
         #: None before the first ping.
         self._outflow: Outflow | None = None
-        self._greenlet: OwnGreenlet | None = None
-        self._look = Doorbell(link.parking.hub)
+        #: None before it was started.
+        self.greenlet: OwnGreenlet | None = None
         self._rests = False
         self._pings_queued = 0
         self._seen_bytes = 0
@@ -59,11 +60,7 @@ class Heartbeat:
             if not isinstance(error, Exception):
                 raise
             return
-        self._greenlet = self._link.begin("heartbeat", Heartbeat._run, self)
-
-    def stop(self) -> None:
-        """The connection is over: let the greenlet end. Never switches."""
-        self._look.ring()
+        self.greenlet = self._link.begin("heartbeat", Heartbeat._run, self)
 
     def received(self) -> None:
         """The reader has messages."""
@@ -100,7 +97,7 @@ class Heartbeat:
 
     def _stir(self) -> None:
         self._rests = False
-        self._look.ring()
+        self.ring()
 
     def _run(self) -> None:
         link = self._link
@@ -131,9 +128,9 @@ class Heartbeat:
         due = beat.due()
         self._rests = due is None
         if due is None:
-            self._look.rest()
+            self.rest()
         else:
-            self._look.rest_until(due if self._outflow is None else self._outflow.look_at(now, due), self._clock)
+            self.rest_until(due if self._outflow is None else self._outflow.look_at(now, due), self._clock)
         return link.cause is not None
 
     def _ping(self, nonce: str, now: float, beat: IHeartbeat) -> None:

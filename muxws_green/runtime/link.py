@@ -383,7 +383,7 @@ class Link:
         self.outlet.close()
         self.intake.close()
         if self.heartbeat is not None:
-            self.heartbeat.stop()
+            self.heartbeat.ring()
         failure = None
         try:
             self.transport.abort(abort_code)
@@ -406,7 +406,7 @@ class Link:
         self.core.die()
         self._watch.cancel()
         if self.heartbeat is not None:
-            self.heartbeat.stop()
+            self.heartbeat.ring()
         self.transport.disown()
 
     def _fail_streams(self, cause: ConnectionClosed) -> None:

@@ -55,12 +55,12 @@ def wait_to_read(sock: GeventSocket, turns: Turns) -> None:
     watcher: Any = sock._read_event  # type: ignore[attr-defined]
     if watcher is None or watcher.callback is not None:
         raise ConcurrentObjectUseError("the socket is read, or has been closed, by another greenlet")
-    watcher.start(getcurrent().switch, watcher)
+    watcher.start(getcurrent().switch)
     try:
         given = turns.wait()
     finally:
         watcher.stop()
-    if given is not watcher:
+    if given != ():
         raise InvalidSwitchError(f"switched to with {given!r} while waiting for a socket")
 
 

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.case("C54"), pytest.mark.leaks]
 
 
 def own_greenlets(link: Any) -> list[Any]:
-    return [link._reader, link._writer, link.heartbeat._greenlet]
+    return [link._reader, link._writer, link.heartbeat.greenlet]
 
 
 def fill_until_lost(peer: Any, stream: Any) -> None:
@@ -55,7 +55,7 @@ def test_one_of_them_is_killed(clock, raw_server, dial, victim) -> None:
     link = peer._link
     greenlets = own_greenlets(link)
     clock.settle()
-    (link.heartbeat._greenlet if victim == "heartbeat" else getattr(link, victim)).kill(block=False)
+    (link.heartbeat.greenlet if victim == "heartbeat" else getattr(link, victim)).kill(block=False)
     with clock.held():
         clock.settle()
     assert all(greenlet.dead for greenlet in greenlets)
@@ -102,5 +102,5 @@ def test_the_acceptor_too(clock, green_server, raw_client) -> None:
     clock.settle()
     assert [(reason.code, reason.will_retry) for reason in told] == [(1011, False)]
     assert client.close_code == 1011
-    assert link.heartbeat._greenlet.dead
+    assert link.heartbeat.greenlet.dead
     assert server.app.peers == []

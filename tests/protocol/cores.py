@@ -209,7 +209,7 @@ def audit(core: Connection, running: int = 0) -> None:
     """
     lanes = core.lanes
     bulk = lanes._bulk or ()
-    waiting = [*lanes._whole, *bulk]
+    waiting = [*lanes._wholes(), *bulk]
     assert len({id(lane) for lane in waiting}) == len(waiting)
     for lane in waiting:
         assert lane.items
@@ -218,9 +218,9 @@ def audit(core: Connection, running: int = 0) -> None:
         )
     assert lanes.queued_bytes == sum(lane.queued_bytes for lane in waiting)
     assert lanes.whole_bytes == sum(len(item) for lane in waiting for item in lane.items if isinstance(item, bytes))
-    assert all(isinstance(lane.items[0], bytes) or lane.open_unsent for lane in lanes._whole)
+    assert all(isinstance(lane.items[0], bytes) or lane.open_unsent for lane in lanes._wholes())
     assert not any(isinstance(lane.items[0], bytes) or lane.open_unsent for lane in bulk)
-    opens = [lane.stream for lane in lanes._whole if lane.open_unsent]
+    opens = [lane.stream for lane in lanes._wholes() if lane.open_unsent]
     assert opens == sorted(opens)
     for live in core.streams.values():
         assert live.lane in waiting or not live.lane.items

@@ -74,6 +74,6 @@ def test_what_waits_for_no_room_is_overdue_in_the_end(size: int):
         stream += 2
         put(queue, Lane(stream), bytes(size))
         assert stream < 20_000
-    assert queue.whole_bytes + LANE_BYTES * len(queue._whole) < 2 * (OVERDUE_BYTES + FREE_LANES * LANE_BYTES)
+    assert queue.whole_bytes + LANE_BYTES * len(queue._wholes()) < 2 * (OVERDUE_BYTES + FREE_LANES * LANE_BYTES)
     while queue.overdue:
         queue.take_batch()

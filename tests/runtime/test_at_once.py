@@ -1,4 +1,4 @@
-"""A frame that ends its side leaves in its sender's turn where nothing else is to join it, and what can come of that."""
+"""A frame that ends its side leaves in its sender's turn where nothing else is to join it; what can come of that."""
 
 from __future__ import annotations
 

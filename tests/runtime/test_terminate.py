@@ -85,7 +85,7 @@ class Ending:
                 assert value.__cause__ is link.cause
         assert self.stream.state is StreamState.CLOSED
         assert type(self.gate.error).__name__ == "HandlerStopped"
-        for own in (link._reader, link._writer, link.heartbeat._greenlet if link.heartbeat else None):
+        for own in (link._reader, link._writer, link.heartbeat.greenlet if link.heartbeat else None):
             assert own is None or own.dead
         assert not made.near.streams
         assert made.near.stats.held_bytes == made.near.stats.queued_bytes == 0
@@ -105,7 +105,7 @@ def test_all_waits_fail_before_on_close_runs(ends):
 OF_LINK = {
     "reader": lambda link: link._reader,
     "writer": lambda link: link._writer,
-    "heartbeat": lambda link: link.heartbeat._greenlet,
+    "heartbeat": lambda link: link.heartbeat.greenlet,
 }
 
 
@@ -190,7 +190,7 @@ def test_a_heartbeat_that_is_killed_while_it_judges(ends, clock):
     bury = link.heartbeat._bury
 
     def killed():
-        link.heartbeat._greenlet.kill(block=False)
+        link.heartbeat.greenlet.kill(block=False)
         return bury()
 
     link.heartbeat._bury = killed

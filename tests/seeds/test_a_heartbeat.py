@@ -232,7 +232,7 @@ def test_everything_of_a_dead_socket_ends(clock, raw_server, dial) -> None:
     peer = dial(server.url, hello=1, ping_interval=2.0, ping_timeout=1.0)
     link = peer._link
     descriptor = link.transport._sock.fileno()
-    own = [link._reader, link._writer, link.heartbeat._greenlet]
+    own = [link._reader, link._writer, link.heartbeat.greenlet]
     stream = peer.open("nobody answers")
     clock.advance(2.75)
     assert not any(greenlet.dead for greenlet in own)
