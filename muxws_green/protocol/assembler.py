@@ -8,6 +8,26 @@ from muxws_green.errors import ProtocolError
 LONG_PIECE_BYTES = 4_096
 
 
+#: The longest payload after which the C library is made to keep as much as such a one takes.
+KEPT_ROOM_BYTES = 4_194_304
+
+_longest = LONG_PIECE_BYTES * 16
+
+
+def keep_room(size: int) -> None:
+    """Have the memory of a payload of `size` bytes, which is about to be put together, kept for the next one.
+
+    glibc gives memory back to the system once twice the longest block is free that it has ever mapped by itself. That
+    is what a payload and its pieces come to, so that every other long payload would have its pages mapped and cleared
+    anew, for a third of what it takes in all. A block of twice its size moves that bound; nobody writes to it, so it
+    takes two system calls, once for each new length. Other C libraries do not mind.
+    """
+    global _longest
+    if _longest < size <= KEPT_ROOM_BYTES:
+        _longest = size
+        bytes(2 * size)
+
+
 class Assembler:
     """Collects the fragments of one payload.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from muxws_green.errors import ProtocolError, ResetCode
 from muxws_green.interfaces import IBulkCodec
-from muxws_green.protocol.assembler import Assembler
+from muxws_green.protocol.assembler import Assembler, keep_room
 from muxws_green.protocol.frames import ABSENT
 from muxws_green.protocol.sending import SendingHalf
 from muxws_green.protocol.states import RECEIVING
@@ -59,6 +59,7 @@ class CollectingHalf(SendingHalf):
         size = assembler.byte_length
         self._assembling_bytes -= size
         live.assembler = None
+        keep_room(size)
         try:
             if self._bulk is not None:
                 return self._bulk.decode_pieces(assembler.take()), size

@@ -1,7 +1,8 @@
 """The two loops of a connection: the reader's and the writer's.
 
-The reader judges what arrives and never writes; the writer is the only greenlet that writes bytes. Neither outlives the
-other, nor the connection: whatever ends one of them ends in `Link.terminate`.
+The reader judges what arrives and never writes. The writer is the only greenlet that waits in a write; a single small
+frame may leave in its sender's turn while the writer rests. Neither outlives the other, nor the connection: whatever
+ends one of them ends in `Link.terminate`.
 """
 
 from __future__ import annotations
