@@ -62,9 +62,9 @@ class Worker(CheapGreenlet):
         while True:
             job = workers.next_job()
             if job is None:
-                if not workers.rest(self):
-                    return
-                continue
+                if workers.rest(self):
+                    continue
+                return
             waits = turns.waits
             self._job = job
             attributes, holders, watchers = len(self.__dict__), getrefcount(self), getweakrefcount(self)
@@ -146,9 +146,7 @@ class Workers:
         return job
 
     def rest(self, worker: Worker) -> bool:
-        """Wait for the next jobs. False where there are none for it: another one rests, or it has been dismissed."""
-        if self._resting is not None:
-            return False
+        """Wait for the next jobs. False where it has been dismissed. Of those that have never waited there is one."""
         self._resting = worker
         self.turns.wait()
         return bool(self._jobs)

@@ -11,7 +11,8 @@ from gevent import getcurrent
 from gevent.event import Event
 from gevent.local import local
 
-from muxws_green.runtime.workers import JOBS_A_TURN, workers_of
+from muxws_green.runtime.waiting import Doorbell
+from muxws_green.runtime.workers import JOBS_A_TURN, Workers, workers_of
 from muxws_green.testing import settle
 from tests.runtime.ends import PATIENCE, outcome
 
@@ -230,3 +231,75 @@ def test_their_names_tell_whom_they_work_for(ends):
     settle()
     assert names == [(f"handler {made.far.id} stream {stream}", stream) for _, stream in names]
     assert len({stream for _, stream in names}) == 2
+
+
+class Noted:
+    """A job that says when it runs."""
+
+    name = "noted"
+
+    def __init__(self, ran):
+        self.ran = ran
+
+    def run(self, in_greenlet):
+        self.ran.append(in_greenlet)
+
+
+def test_jobs_that_are_gone_when_their_turn_comes_keep_no_later_one_from_running():
+    workers, ran = Workers(gevent.get_hub()), []
+    workers.submit(Noted(ran))
+    # As in a forked child.
+    workers.disown()
+    gevent.sleep(0.001)
+    assert ran == []
+    workers.submit(Noted(ran))
+    gevent.sleep(0.001)
+    assert len(ran) == 1
+    workers.dismiss()
+    settle()
+    assert ran[0].dead
+
+
+def wait_by_bell():
+    bell = Doorbell(gevent.get_hub())
+    gevent.get_hub().loop.run_callback(bell.ring)
+    bell.rest()
+
+
+WAYS_TO_WAIT = {
+    "a turn": lambda: gevent.sleep(0),
+    "a moment": lambda: gevent.sleep(0.0001),
+    "an event": lambda: gevent.spawn(lambda: None).join(),
+    "a wait of ours": wait_by_bell,
+}
+
+
+@pytest.mark.parametrize("directly", [True, False])
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+@pytest.mark.parametrize("before", [0, 1])
+def test_one_that_has_waited_does_not_rest(way, directly, before):
+    """Whoever lets it go on may refer to it where something else did before, so that counting finds no difference."""
+    hub = gevent.get_hub()
+    workers, wait = Workers(hub), WAYS_TO_WAIT[way]
+    done = []
+
+    class Waiting:
+        name = "waiting"
+
+        def __init__(self, wait):
+            self.wait = wait
+
+        def run(self, in_greenlet):
+            del in_greenlet
+            self.wait()
+            done.append(True)
+
+    for wait in [list] * before + [wait]:
+        if not directly:
+            hub.loop.run_callback(list)
+        workers.submit(Waiting(wait))
+        # Whoever waits here gives its turn to the job.
+        wait_by_bell()
+        gevent.sleep(0.002)
+    assert len(done) == before + 1
+    assert workers._resting is None

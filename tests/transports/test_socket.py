@@ -726,3 +726,84 @@ def test_nothing_keeps_a_transport_alive_that_was_aborted(role):
     settle()
     gc.collect()
     assert gone() is None
+
+
+def test_what_is_sent_at_once_to_a_remote_that_is_gone_is_refused(ends):
+    ends.raw.sock.close()
+    settle()
+    with pytest.raises(ConnectionClosed), gevent.Timeout(PATIENCE):
+        # The first write after a FIN is still taken; it is answered with a reset. TLS writes it later.
+        for _ in range(100):
+            ends.transport.send_at_once([b"x"], False)
+            ends.transport.send([], False)
+            settle()
+    with pytest.raises(ConnectionClosed):
+        ends.transport.send_at_once([b"y"], False)
+    assert ends.refused([b"z"])
+
+
+def fill_at_once(ends) -> int:
+    """Send at once until something is left to the writer; how many messages that were."""
+    count = 0
+    while not ends.wakes and count < 10_000:
+        ends.transport.send_at_once([bytes(10_007)], True)
+        count += 1
+    assert ends.wakes
+    return count
+
+
+def test_nothing_is_said_behind_a_frame_of_which_only_a_part_has_left_at_once(ends):
+    fill_at_once(ends)
+    ends.transport.abort(1000)
+    whole, _ = split_frames(ends.raw.rest())
+    assert whole or ends.kind == "tls"
+    assert all(each.opcode == BINARY for each in whole if ends.kind != "tls")
+
+
+def test_a_write_of_the_rest_that_is_cut_short_is_the_last_one(ends):
+    fill_at_once(ends)
+    ends.transport.send_at_once([bytes(MEGABYTE)] * 12, True)
+    writer = gevent.spawn(ends.transport.send, [], True)
+    settle()
+    assert not writer.ready()
+    writer.kill()
+    with pytest.raises(ConnectionClosed):
+        ends.transport.send_at_once([b"x"], False)
+    assert ends.refused([b"y"])
+
+
+def test_a_close_frame_follows_what_was_left_over(ends):
+    count = fill_at_once(ends)
+    closing = gevent.spawn(ends.transport.close, 1000, "")
+    frames = ends.raw.frames(count + 1)
+    closing.get(timeout=PATIENCE)
+    assert [len(each.payload) for each in frames[:-1]] == [10_007] * count
+    assert frames[-1].opcode == CLOSE
+
+
+def test_two_greenlets_cannot_read(ends):
+    first = gevent.spawn(ends.ended)
+    settle()
+    with pytest.raises(Exception, match="another greenlet"):
+        ends.transport.receive()
+    ends.transport.abort()
+    first.get(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_a_switch_from_elsewhere_is_no_sign_that_there_is_something_to_read(kind, role):
+    ends = Ends(kind, role)
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            ends.transport.receive()
+        except Exception as error:
+            failed.append(error)
+
+    reader = gevent.spawn(read)
+    settle()
+    gevent.get_hub().loop.run_callback(reader.switch, "intruder")
+    reader.join(PATIENCE)
+    assert isinstance(failed[0], gevent.exceptions.InvalidSwitchError)
+    ends.finish()

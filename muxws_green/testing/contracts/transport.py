@@ -217,9 +217,11 @@ def _numbered(number: int) -> bytes:
 
 def nothing_at_once_behind_the_end(ends: Ends) -> None:
     """Sending at once raises ConnectionClosed behind a close frame, and after an abort."""
-    ends.near.close(1000, "")
-    ends.far.abort()
-    for end, what in ((ends.near, "a close"), (ends.far, "an abort")):
+    for end, act, what in (
+        (ends.near, partial(ends.near.close, 1000, ""), "a close"),
+        (ends.far, ends.far.abort, "an abort"),
+    ):
+        act()
         raised(ConnectionClosed, partial(end.send_at_once, [b"x"], False), f"sending at once after {what}")
 
 
