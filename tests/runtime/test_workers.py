@@ -294,10 +294,10 @@ def test_one_that_has_waited_does_not_rest(way, directly, before):
             self.wait()
             done.append(True)
 
-    for wait in [list] * before + [wait]:
+    for act in [*[list] * before, wait]:
         if not directly:
             hub.loop.run_callback(list)
-        workers.submit(Waiting(wait))
+        workers.submit(Waiting(act))
         # Whoever waits here gives its turn to the job.
         wait_by_bell()
         gevent.sleep(0.002)
