@@ -100,6 +100,7 @@ class Link:
         "streams_accepted",
         "streams_opened",
         "transport",
+        "writes_at_once",
     )
 
     def __init__(
@@ -145,6 +146,8 @@ class Link:
         self._writer: OwnGreenlet | None = None
         # `Turns.waits` when a frame left without the writer.
         self._wrote_at = -1
+        #: Whether somebody other than the writer is taking what is queued, at this moment.
+        self.writes_at_once = False
         # What an idle connection does without, and most never need, is made when somebody needs it.
         #: Where the writer rests; None before there is one.
         self.bell: Doorbell | None = None
@@ -241,12 +244,12 @@ class Link:
     def tidy_up(self, call: Callable[[], object]) -> None:
         """Run `call()`, which must not switch, for the garbage collector, which runs in any thread and any greenlet.
 
-        The reader and the writer may be in the middle of changing what it is to change, so there it comes a turn later.
+        The reader and whoever writes may be in the middle of changing what it is to change: then it comes a turn later.
         """
         if sys.is_finalizing():
             # No greenlet runs any more.
             return  # pragma: no cover - what measures has ended before
-        if self.runs_in(getcurrent()):
+        if self.writes_at_once or self.runs_in(getcurrent()):
             self.parking.hub.loop.run_callback(call)
         else:
             self.home.run_here(call)

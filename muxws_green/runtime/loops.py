@@ -133,20 +133,26 @@ def _write_on(link: Link, work: Doorbell) -> None:
 def write_at_once(link: Link) -> None:
     """Write what is queued in the caller's turn, in place of a writer that rests. Never switches.
 
-    What the kernel does not take is the transport's to write, which wakes the writer for it.
+    What the kernel does not take is the transport's to write, which wakes the writer for it. Where the connection is
+    gone it ends in the hub's next turn, as if the writer had found that out: the caller may be a handler that is to be
+    stopped.
     """
+    run_callback = link.parking.hub.loop.run_callback
+    link.writes_at_once = True
     try:
         batch = link.core.take_batch()
         link.transport.send_at_once(batch, link.codec.binary)
         _note_sent(link, len(batch))
         link.outlet.batch_left()
     except ConnectionClosed as closed:
-        link.terminate(closed)
+        run_callback(link.terminate, closed)
     except BaseException as error:
         # It has been taken out of the queue and cannot be put back.
-        link.crashed("writer", error)
+        run_callback(link.crashed, "writer", error)
         if not isinstance(error, Exception):
             raise
+    finally:
+        link.writes_at_once = False
 
 
 def _note_sent(link: Link, frames: int) -> None:

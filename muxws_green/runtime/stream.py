@@ -192,14 +192,17 @@ class Stream(StreamEvents):
         link.core.send(live, encoded, headers, end, trailers)
         if answers:
             self._answer(headers)
-        if end:
-            link.last_queued()
-        else:
-            bell = link.bell
-            if bell is None or bell.resting:
-                link.wake_writer()
-        if live.state is CLOSED and live.owner is not None:
-            self._finish()
+        try:
+            if end:
+                link.last_queued()
+            else:
+                bell = link.bell
+                if bell is None or bell.resting:
+                    link.wake_writer()
+        finally:
+            # Also where the program is interrupted in the middle of a write.
+            if live.state is CLOSED:
+                self._finish()
 
     # Ending early
 

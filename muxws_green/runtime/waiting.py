@@ -15,7 +15,7 @@ from gevent.hub import Hub
 from greenlet import greenlet
 
 from muxws_green.interfaces import IClock
-from muxws_green.runtime.turns import NOBODY, turns_of
+from muxws_green.runtime.turns import NOBODY, Waiter, turns_of
 
 
 class Parking:
@@ -38,28 +38,6 @@ class Parking:
         self.sending: dict[greenlet, None] = {}
         #: Called when another one has been added to either; None: nobody wants to know.
         self.on_park: Callable[[], None] | None = None
-
-
-class Waiter:
-    """A greenlet that waits. What is still to wake it when it waits no more finds that out here.
-
-    Args:
-        waiting: The greenlet.
-    """
-
-    __slots__ = ("greenlet",)
-
-    def __init__(self, waiting: greenlet) -> None:
-        #: None once it waits no more.
-        self.greenlet: greenlet | None = waiting
-
-    def resume(self, value: Any) -> Any:
-        """End its wait with this value; see `turns.Resume`."""
-        return NOBODY if self.greenlet is None else self.greenlet.switch(value)
-
-    def expire(self) -> None:
-        """The time has come."""
-        self.resume(False)
 
 
 class WaitList:
@@ -101,7 +79,7 @@ class WaitList:
         current = getcurrent()
         if current is hub or get_hub() is not hub:
             raise _misplaced(current is hub)
-        waiter = Waiter(current)
+        waiter = Waiter()
         if self.waiters is None:
             self.waiters = {waiter: about}
         else:
@@ -116,8 +94,11 @@ class WaitList:
             if until is not None and until != math.inf:
                 delay = until - parking.clock.now()
                 timer = parking.clock.call_later(delay if delay > 0 else 0.0, waiter.expire)
-            woken: bool = parking.turns.wait()
-            return woken
+            woken: bool | None = waiter.early
+            if woken is None:
+                waiter.greenlet = current
+                woken = parking.turns.wait()
+            return bool(woken)
         finally:
             waiter.greenlet = None
             if timer is not None:

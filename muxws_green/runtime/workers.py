@@ -107,11 +107,17 @@ class Workers:
                 self._hub.loop.run_callback(self._work)
 
     def _begin(self, _: None) -> Any:
-        """Begin with the one job there is in the caller's turn; where there are more, the hub sees to the others."""
-        self._called = len(self._jobs) > 1
+        """Begin with the one job there is in the caller's turn, in the worker that rests.
+
+        The hub sees to more of them, and to a new worker: a greenlet may call as deep as the one that first switched to
+        it has left over.
+        """
+        resting = self._resting
+        begins = bool(self._jobs) and resting is not None and not resting.dead
+        self._called = len(self._jobs) > begins
         if self._called:
             self._hub.loop.run_callback(self._work)
-        if not self._jobs:
+        if not begins:
             return NOBODY
         self._budget = 1
         return self._give_turn()

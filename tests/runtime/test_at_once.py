@@ -217,6 +217,7 @@ def test_an_interruption_of_the_program_ends_the_connection_and_comes_out(made):
     made.near_transport.send_at_once = interrupted
     with pytest.raises(KeyboardInterrupt):
         made.near.open("x", end=True)
+    settle()
     assert made.near.close_cause.code == 1011
 
 
@@ -258,3 +259,85 @@ def test_a_stream_of_notifications_still_lets_others_have_a_turn(made):
         made.near.notify("x" * 100)
     counter.kill()
     assert len(turns) > 1
+
+
+def test_a_handler_whose_own_write_finds_the_connection_gone_is_stopped(made):
+    """It has not ended its stream itself, and whatever it waits for next may never come."""
+    ended = []
+
+    def handle(payload, stream):
+        quiet()
+        made.near_transport.send_at_once = gone
+        made.near.notify("somebody else's")
+        try:
+            gevent.event.Event().wait(PATIENCE)
+        except BaseException as error:
+            ended.append(type(error).__name__)
+            raise
+
+    made.near.on_stream(handle)
+    made.far.open("x")
+    quiet()
+    quiet()
+    settle()
+    assert ended == ["HandlerStopped"]
+
+
+def test_a_stream_is_closed_though_its_last_write_was_interrupted(made):
+    def interrupted(messages, binary):
+        raise KeyboardInterrupt
+
+    seen = []
+
+    def handle(payload, stream):
+        quiet()
+        made.near_transport.send_at_once = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            stream.reply("y")
+        seen.append(stream.closed.is_set())
+
+    made.near.on_stream(handle)
+    made.far.open("x", end=True)
+    quiet()
+    quiet()
+    settle()
+    assert seen == [True]
+
+
+def test_a_stream_that_the_collector_ends_during_a_write_is_ended_behind_it(made):
+    """What is taken out of the queue must not change meanwhile."""
+    calls = []
+
+    def send(messages, binary):
+        made.near._link.tidy_up(lambda: calls.append("tidied"))
+        calls.append("sent")
+
+    made.near_transport.send_at_once = send
+    made.near.notify("x")
+    assert calls == ["sent"]
+    settle()
+    assert calls == ["sent", "tidied"]
+
+
+def test_a_handler_may_call_as_deep_as_anywhere_however_deep_the_reader_is(made):
+    depths = []
+
+    def depth():
+        try:
+            return 1 + depth()
+        except RecursionError:
+            return 0
+
+    made.near.on_stream(lambda payload, stream: depths.append(depth()))
+
+    def deep(levels):
+        if levels:
+            return deep(levels - 1)
+        for _ in range(3):
+            made.far.open("x", end=True)
+            made.near._link.wait_until_over(made.near._link.clock.now() + 0.01)
+        return None
+
+    deep(500)
+    assert len(depths) == 3
+    assert min(depths) > 700

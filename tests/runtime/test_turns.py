@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 import gevent
 import greenlet
 import pytest
 from gevent import getcurrent
 
-from muxws_green.runtime.turns import NOBODY, PASSES_A_TURN, Turns, turns_of
-from muxws_green.runtime.waiting import Waiter
+from muxws_green.runtime.clock import default_clock
+from muxws_green.runtime.turns import NOBODY, PASSES_A_LOOK, Turns, Waiter, turns_of
+from muxws_green.runtime.waiting import Parking, WaitList
 from muxws_green.testing import settle
 
 
@@ -33,6 +35,12 @@ def switches():
     greenlet.settrace(before)
 
 
+def about_to_wait():
+    waiter = Waiter()
+    waiter.greenlet = getcurrent()
+    return waiter
+
+
 class Sleeper:
     """A greenlet that waits, and writes down what it was woken with."""
 
@@ -43,7 +51,7 @@ class Sleeper:
         gevent.sleep(0)
 
     def run(self):
-        self.waiter = Waiter(getcurrent())
+        self.waiter = about_to_wait()
         try:
             self.log.append((self.name, self.turns.wait()))
         finally:
@@ -52,7 +60,7 @@ class Sleeper:
 
 def waits(turns, woken_after=0.001):
     """Have the caller wait, and somebody wake it later."""
-    waiter = Waiter(getcurrent())
+    waiter = about_to_wait()
     timer = gevent.get_hub().loop.timer(woken_after)
     timer.start(waiter.resume, "later")
     try:
@@ -176,7 +184,7 @@ def test_two_that_wake_each_other_for_ever_do_not_keep_the_hub_from_its_timers(t
     def play(me):
         while not over.is_set():
             counts[me] += 1
-            waiters[me] = Waiter(getcurrent())
+            waiters[me] = about_to_wait()
             if 1 - me in waiters:
                 turns.soon(waiters[1 - me].resume)
             turns.wait()
@@ -189,29 +197,77 @@ def test_two_that_wake_each_other_for_ever_do_not_keep_the_hub_from_its_timers(t
         turns.soon(waiter.resume)
     gevent.joinall(players, timeout=5, raise_error=True)
     assert all(player.dead for player in players)
-    assert min(counts) > PASSES_A_TURN
+    assert min(counts) > PASSES_A_LOOK
 
 
-def test_the_hub_has_a_turn_after_so_many_passes(turns, switches, hub):
-    waiters = {}
+def test_only_so_many_turns_are_passed_on_between_two_looks_of_the_hub(turns, hub):
+    """However many callbacks the hub runs in between."""
+    waiters, looks = {}, []
 
     def play(me, rounds):
         for _ in range(rounds):
-            waiters[me] = Waiter(getcurrent())
+            waiters[me] = about_to_wait()
             if 1 - me in waiters:
-                turns.soon(waiters[1 - me].resume)
+                turns.soon(waiters[1 - me].resume, True)
             turns.wait()
             waiters[me].greenlet = None
-        turns.soon(waiters[1 - me].resume)
+        turns.soon(waiters[1 - me].resume, True)
 
-    players = [gevent.spawn(play, me, 3 * PASSES_A_TURN) for me in (0, 1)]
+    players = [gevent.spawn(play, me, 10 * PASSES_A_LOOK) for me in (0, 1)]
+
+    def note(event, pair):
+        if set(pair) == set(players):
+            looks.append(hub.loop.iteration)
+
+    before = greenlet.settrace(note)
     gevent.joinall(players, timeout=5, raise_error=True)
-    direct = 0
-    most = 0
-    for origin, target in switches:
-        direct = direct + 1 if {origin, target} == set(players) else 0
-        most = max(most, direct)
-    assert most == PASSES_A_TURN
+    greenlet.settrace(before)
+    assert max(map(looks.count, looks)) == PASSES_A_LOOK
+
+
+def test_one_that_has_passed_its_turn_on_keeps_nothing_of_whom_it_was_passed_to(turns):
+    log = []
+    passer = Waiter()
+
+    def pass_on():
+        sleeper = sleepers.pop()
+        passer.greenlet = getcurrent()
+        payload = Payload()
+        gone.extend((weakref.ref(sleeper.greenlet), weakref.ref(payload)))
+        turns.soon(sleeper.waiter.resume, payload)
+        del sleeper, payload
+        log.append(turns.wait())
+
+    gone = []
+    sleepers = [Sleeper(turns, log)]
+    passing = gevent.spawn(pass_on)
+    gevent.sleep(0.001)
+    assert [name for name, _ in log] == ["sleeper"]
+    del log[:]
+    gevent.sleep(0)
+    assert [ref() for ref in gone] == [None, None]
+    # It still waits, and is woken as it would have been.
+    turns.soon(passer.resume, "woken")
+    passing.join(5)
+    assert log == ["woken"]
+
+
+class Payload:
+    pass
+
+
+def test_one_that_is_woken_before_it_waits_does_not_wait(turns):
+    """What is called in between may let others run."""
+    parking = Parking(gevent.get_hub(), default_clock)
+    waits = WaitList(parking)
+
+    def wake():
+        waits.wake()
+        gevent.sleep(0)
+        gevent.sleep(0)
+
+    parking.on_park = wake
+    assert waits.wait(default_clock.now() + 5) is True
 
 
 def test_a_loop_that_does_not_tell_who_is_queued_passes_nothing_on(hub, switches, monkeypatch):
@@ -280,7 +336,7 @@ class Play:
             if act == "wake" and self.waiters:
                 self.wake(self.random.choice(sorted(self.waiters)))
             elif act == "wait":
-                self.waiters[me] = waiter = Waiter(getcurrent())
+                self.waiters[me] = waiter = about_to_wait()
                 value = self.turns.wait()
                 waiter.greenlet = None
                 self.log.append((me, "woken", value))
