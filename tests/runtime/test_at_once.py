@@ -317,27 +317,3 @@ def test_a_stream_that_the_collector_ends_during_a_write_is_ended_behind_it(made
     assert calls == ["sent"]
     settle()
     assert calls == ["sent", "tidied"]
-
-
-def test_a_handler_may_call_as_deep_as_anywhere_however_deep_the_reader_is(made):
-    depths = []
-
-    def depth():
-        try:
-            return 1 + depth()
-        except RecursionError:
-            return 0
-
-    made.near.on_stream(lambda payload, stream: depths.append(depth()))
-
-    def deep(levels):
-        if levels:
-            return deep(levels - 1)
-        for _ in range(3):
-            made.far.open("x", end=True)
-            made.near._link.wait_until_over(made.near._link.clock.now() + 0.01)
-        return None
-
-    deep(500)
-    assert len(depths) == 3
-    assert min(depths) > 700

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from contextvars import ContextVar
 
@@ -261,9 +262,12 @@ def test_jobs_that_are_gone_when_their_turn_comes_keep_no_later_one_from_running
 
 
 def wait_by_bell():
+    """Nothing is queued in the hub meanwhile, so that who is due alone is given the turn."""
     bell = Doorbell(gevent.get_hub())
-    gevent.get_hub().loop.run_callback(bell.ring)
+    timer = gevent.get_hub().loop.timer(0.001)
+    timer.start(bell.ring)
     bell.rest()
+    timer.close()
 
 
 WAYS_TO_WAIT = {
@@ -303,3 +307,34 @@ def test_one_that_has_waited_does_not_rest(way, directly, before):
         gevent.sleep(0.002)
     assert len(done) == before + 1
     assert workers._resting is None
+
+
+def test_one_may_call_as_deep_as_any_however_deep_the_one_is_that_gives_it_its_turn():
+    """A greenlet has as many levels left as the one that begins it."""
+    workers, reached = Workers(gevent.get_hub()), []
+
+    class Diving:
+        name = "diving"
+
+        def run(self, in_greenlet):
+            reached.append(self.dive())
+
+        def dive(self):
+            try:
+                return 1 + self.dive()
+            except RecursionError:
+                return 0
+
+    def give_turn(levels):
+        if levels:
+            give_turn(levels - 1)
+        else:
+            workers.submit(Diving())
+            wait_by_bell()
+
+    give_turn(500)
+    gevent.sleep(0.001)
+    give_turn(500)
+    gevent.sleep(0.001)
+    assert len(reached) == 2
+    assert min(reached) > sys.getrecursionlimit() - 300
