@@ -14,6 +14,7 @@ from sys import getrefcount
 from typing import Any, Protocol
 from weakref import getweakrefcount
 
+from gevent import getcurrent
 from gevent.hub import Hub
 from greenlet import greenlet
 
@@ -112,6 +113,9 @@ class Workers:
         The hub sees to more of them, and to a new worker: a greenlet may call as deep as the one that first switched to
         it has left over.
         """
+        if getcurrent() is self._hub:
+            self._work()
+            return NOBODY
         resting = self._resting
         begins = bool(self._jobs) and resting is not None and not resting.dead
         self._called = len(self._jobs) > begins

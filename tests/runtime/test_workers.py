@@ -338,3 +338,33 @@ def test_one_may_call_as_deep_as_any_however_deep_the_one_is_that_gives_it_its_t
     gevent.sleep(0.001)
     assert len(reached) == 2
     assert min(reached) > sys.getrecursionlimit() - 300
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_job_begins_before_whoever_was_woken_behind_it(jobs, before):
+    """As where a message that opens a stream and one that answers another have come together."""
+    workers, order = Workers(gevent.get_hub()), []
+    bell = Doorbell(gevent.get_hub())
+
+    def sleep():
+        bell.rest()
+        order.append("woken")
+
+    class Ordered:
+        name = "ordered"
+
+        def run(self, in_greenlet):
+            order.append("job")
+
+    for _ in range(before):
+        workers.submit(Noted([]))
+        gevent.sleep(0.001)
+    sleeper = gevent.spawn(sleep)
+    gevent.sleep(0.001)
+    for _ in range(jobs):
+        workers.submit(Ordered())
+    bell.ring()
+    wait_by_bell()
+    sleeper.join(PATIENCE)
+    assert order == ["job"] * jobs + ["woken"]
