@@ -292,9 +292,10 @@ def test_a_stream_is_closed_though_its_last_write_was_interrupted(made):
     def handle(payload, stream):
         quiet()
         made.near_transport.send_at_once = interrupted
+        closed = stream.closed
         with pytest.raises(KeyboardInterrupt):
             stream.reply("y")
-        seen.append(stream.closed.is_set())
+        seen.append(closed.is_set())
 
     made.near.on_stream(handle)
     made.far.open("x", end=True)
