@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from logging import DEBUG
 from typing import Any, Protocol
 
 from gevent import getcurrent
@@ -26,10 +25,10 @@ from muxws_green.runtime.guard import forget_frames
 from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.heartbeat import Heartbeat
 from muxws_green.runtime.home import Home
-from muxws_green.runtime.hooks import Hooks, logs_frames
+from muxws_green.runtime.hooks import Hooks
 from muxws_green.runtime.inbound import Inbound
 from muxws_green.runtime.inbox import Intake
-from muxws_green.runtime.loops import read, write, write_at_once
+from muxws_green.runtime.loops import last_queued, read, write
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.outlet import Outlet
 from muxws_green.runtime.parting import Parting
@@ -77,7 +76,6 @@ class Link:
         "_serving",
         "_watch",
         "_writer",
-        "_wrote_at",
         "bell",
         "cause",
         "clock",
@@ -101,6 +99,7 @@ class Link:
         "streams_opened",
         "transport",
         "writes_at_once",
+        "wrote_at",
     )
 
     def __init__(
@@ -144,8 +143,8 @@ class Link:
         self._served_in: greenlet | None = None
         self._serving = False
         self._writer: OwnGreenlet | None = None
-        # `Turns.waits` when a frame left without the writer.
-        self._wrote_at = -1
+        #: `Turns.waits` when a frame left without the writer.
+        self.wrote_at = -1
         #: Whether somebody other than the writer is taking what is queued, at this moment.
         self.writes_at_once = False
         # What an idle connection does without, and most never need, is made when somebody needs it.
@@ -290,24 +289,6 @@ class Link:
                 self.bell = bell
                 self._writer = self.begin("writer", write, self, bell)
 
-    def last_queued(self) -> None:
-        """A frame has been queued that nothing of its stream follows. It leaves at once if nothing else is to join it.
-
-        That is when nobody else is due to run, and for the first of those that come without a wait in between. To have
-        the writer do it would take two switches while the remote waits.
-        """
-        bell, turns = self.bell, self.parking.turns
-        if bell is None or not bell.resting or self._wrote_at == turns.waits or not turns.is_free():
-            self.wake_writer()
-            return
-        lanes = self.core.lanes
-        if lanes.queued_bytes != lanes.whole_bytes or self.hooks.observers or logs_frames(DEBUG):
-            # A codec that makes fragments, an observer or a log handler may wait.
-            bell.ring()
-            return
-        self._wrote_at = turns.waits
-        write_at_once(self)
-
     @property
     def writer_rests(self) -> bool:
         """Whether the writer has written all there was."""
@@ -361,7 +342,7 @@ class Link:
         live.owner = stream
         self.streams_opened += 1
         if end:
-            self.last_queued()
+            last_queued(self)
         else:
             self.wake_writer()
         return stream

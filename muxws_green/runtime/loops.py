@@ -130,6 +130,25 @@ def _write_on(link: Link, work: Doorbell) -> None:
             work.rest()
 
 
+def last_queued(link: Link) -> None:
+    """A frame has been queued that nothing of its stream follows. It leaves at once if nothing else is to join it.
+
+    That is when nobody else is due to run, and for the first of those that come without a wait in between. To have the
+    writer do it would take two switches while the remote waits.
+    """
+    bell, turns = link.bell, link.parking.turns
+    if bell is None or not bell.resting or link.wrote_at == turns.waits or not turns.is_free():
+        link.wake_writer()
+        return
+    lanes = link.core.lanes
+    if lanes.queued_bytes != lanes.whole_bytes or link.hooks.observers or logs_frames(DEBUG):
+        # A codec that makes fragments, an observer or a log handler may wait.
+        bell.ring()
+        return
+    link.wrote_at = turns.waits
+    write_at_once(link)
+
+
 def write_at_once(link: Link) -> None:
     """Write what is queued in the caller's turn, in place of a writer that rests. Never switches.
 

@@ -27,6 +27,7 @@ from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.checks import check_code_and_reason, checked_metadata
 from muxws_green.runtime.inbox import Inbox
 from muxws_green.runtime.iteration import Iteration
+from muxws_green.runtime.loops import last_queued
 from muxws_green.runtime.options import deadline
 from muxws_green.runtime.stats import count_reset
 from muxws_green.runtime.stream_events import StreamEvents
@@ -194,7 +195,7 @@ class Stream(StreamEvents):
             self._answer(headers)
         try:
             if end:
-                link.last_queued()
+                last_queued(link)
             else:
                 bell = link.bell
                 if bell is None or bell.resting:

@@ -33,7 +33,7 @@ def sent_now(made):
 
 def quiet():
     """Wait until nobody else is due: a pair in memory has its own events still to tell."""
-    gevent.sleep(0.001)
+    gevent.idle()
 
 
 @pytest.fixture(autouse=True)
