@@ -9,6 +9,7 @@ import inspect
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from operator import is_, itemgetter
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -26,8 +27,9 @@ from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.hooks import IncomingHeadersInterceptor, OpenInterceptor, ReplyHeadersInterceptor
 from muxws_green.runtime.options import Options, checked_seconds
 from muxws_green.runtime.peer import Peer
+from muxws_green.runtime.plan import Hello, Plan
 from muxws_green.runtime.session import Session
-from muxws_green.runtime.supervisor import Hello, Supervisor
+from muxws_green.runtime.supervisor import Supervisor
 from muxws_green.transports.dialer import Dialer
 
 
@@ -152,14 +154,63 @@ _CONNECT_DEFAULTS: Final = {
 
 #: What becomes part of the options, but for the codec.
 _SETTINGS: Final = (*LIMITS, "heartbeat", "ping_interval", "ping_timeout")
-#: Options that dialers have in use, by the identity of their codec, which is nobody else's as long as they refer to it.
-_default_options: WeakValueDictionary[int, Options] = WeakValueDictionary()
+#: What a plan is made of, besides the URL and the codec; with the defaults.
+_PLANNED: Final = (
+    *_SETTINGS,
+    "headers",
+    "subprotocols",
+    "hello",
+    "hello_headers",
+    "hello_timeout",
+    "reconnect",
+    "open_timeout",
+    "ssl_context",
+    "proxy",
+)
+_planned: Final = itemgetter(*_PLANNED)
+_PLANNED_DEFAULTS: Final = _planned(_CONNECT_DEFAULTS)
 _RECONNECT: Final = Reconnect()
+
+
+#: Plans in use in which all but URL and codec is at its default, by URL and the identity of the codec, which is nobody
+#: else's as long as they refer to it. Not kept beyond that, as a URL may hold credentials.
+_plans: WeakValueDictionary[tuple[str, int], Plan] = WeakValueDictionary()
+#: Options in use, in which all but the codec is at its default, likewise.
+_default_options: WeakValueDictionary[int, Options] = WeakValueDictionary()
 
 
 def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
     """A peer with its Supervisor, which is still to be started; `arguments` are those of `connect`."""
-    codec = resolve_codec(arguments["codec"])
+    plan = _plan_for(arguments)
+    peer = Peer(plan.options, dialer=True)
+    peer._supervisor = Supervisor(peer, plan, retry_if=arguments["retry_if"], first_dial=first_dial)
+    for register, callback in (
+        (peer.on_stream, arguments["on_stream"]),
+        (peer.on_close, arguments["on_close"]),
+        (peer.on_reconnect, arguments["on_reconnect"]),
+    ):
+        if callback is not None:
+            register(callback)
+    intercept(
+        peer,
+        arguments["open_interceptors"],
+        arguments["reply_headers_interceptors"],
+        arguments["incoming_headers_interceptors"],
+    )
+    return peer
+
+
+def _plan_for(arguments: Mapping[str, Any]) -> Plan:
+    url, codec = arguments["url"], resolve_codec(arguments["codec"])
+    if not isinstance(url, str) or not all(map(is_, _planned(arguments), _PLANNED_DEFAULTS)):
+        return _make_plan(codec, arguments)
+    plan = _plans.get((url, id(codec)))
+    if plan is None:
+        plan = _plans[url, id(codec)] = _make_plan(codec, arguments)
+    return plan
+
+
+def _make_plan(codec: ICodec, arguments: Mapping[str, Any]) -> Plan:
     options = _options_for(codec, arguments)
     dialer = Dialer(
         arguments["url"],
@@ -175,24 +226,7 @@ def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
         codec, arguments["hello"], arguments["hello_headers"], arguments["hello_timeout"], options.max_frame_bytes
     )
     policy: IBackoffPolicy = _RECONNECT if arguments["reconnect"] is None else arguments["reconnect"]
-    peer = Peer(options, dialer=True)
-    peer._supervisor = Supervisor(
-        peer, dialer, policy, hello=hello, retry_if=arguments["retry_if"], first_dial=first_dial
-    )
-    for register, callback in (
-        (peer.on_stream, arguments["on_stream"]),
-        (peer.on_close, arguments["on_close"]),
-        (peer.on_reconnect, arguments["on_reconnect"]),
-    ):
-        if callback is not None:
-            register(callback)
-    intercept(
-        peer,
-        arguments["open_interceptors"],
-        arguments["reply_headers_interceptors"],
-        arguments["incoming_headers_interceptors"],
-    )
-    return peer
+    return Plan(options, dialer, policy, hello)
 
 
 def _options_for(codec: ICodec, arguments: Mapping[str, Any]) -> Options:

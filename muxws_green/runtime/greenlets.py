@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gevent import Greenlet, getcurrent
 
+_run_greenlet: Callable[[Any], None] = Greenlet.run
+
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
 
@@ -50,13 +52,18 @@ class OwnGreenlet(CheapGreenlet):
         self._of: object = of
         self._arguments = arguments
 
+    @staticmethod
+    def run() -> None:
+        """Be the greenlet. Not a method, as it would stay bound while it runs: one object more for the collector."""
+        _run_greenlet(getcurrent())
+
     def _formatinfo(self) -> str:
         # What gevent shows behind the name; it would be "_run" for all of them.
         return self._function.__qualname__
 
     @staticmethod
     def _run() -> None:
-        # No method, as gevent would keep it bound while it runs: another object for the garbage collector.
+        # No method, for the same reason as `run`.
         own: Any = getcurrent()
         # What it works for may refer to it: without a circle both go as soon as nobody needs them.
         of, own._of = own._of, None

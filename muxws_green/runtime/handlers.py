@@ -136,7 +136,7 @@ class HandlerRun:
                 kind,
             )
             raise TypeError(f"the handler returned a {kind}; handlers are plain blocking functions")
-        self._link.hooks.result_discarded(self._handler, result)
+        self._link.owner._own_hooks().result_discarded(self._handler, result)
 
     def _answer_for(self, error: BaseException) -> None:
         """Reset the stream with APPLICATION_ERROR, behind what the handler had sent (PROTOCOL §6)."""

@@ -34,7 +34,7 @@ class Heartbeat(Doorbell):
     """
 
     def __init__(self, link: Link, policy: IHeartbeatPolicy) -> None:
-        super().__init__(link.parking.hub)
+        super().__init__(link.hub)
         self._link = link
         self._policy = policy
         self._clock = link.clock

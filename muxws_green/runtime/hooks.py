@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from muxws_green.interfaces import IEnvelopeCodec
@@ -138,6 +138,10 @@ class Hooks:
                 handler,
                 type(result).__name__,
             )
+
+
+#: Those of the peers that have none, as most do; nobody registers in it.
+NO_HOOKS: Final = Hooks()
 
 
 def _register(entries: dict[object, Any], entry: Any) -> Callable[[], None]:

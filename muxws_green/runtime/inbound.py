@@ -11,6 +11,7 @@ from muxws_green.errors import ResetCode, StreamReset
 from muxws_green.interfaces import IConnectionSink
 from muxws_green.protocol.streams import LiveStream
 from muxws_green.runtime.handlers import HandlerRun
+from muxws_green.runtime.inbox import Intake
 from muxws_green.runtime.stats import count_reset
 from muxws_green.runtime.stream import Stream
 
@@ -21,14 +22,18 @@ logger = logging.getLogger("muxws.peer")
 
 
 @implementer(IConnectionSink)
-class Inbound:
-    """The sink of one connection's machine. Runs in the reader, now and then in the writer; never waits.
+class Inbound(Intake):
+    """The sink of one connection's machine, and what it holds. Runs in the reader, now and then in the writer.
+
+    What the machine calls never waits.
 
     Args:
         link: The connection.
     """
 
     def __init__(self, link: Link) -> None:
+        options = link.options
+        super().__init__(link, options.receive_buffer_bytes, options.receive_pause_timeout, refuse_held)
         self._link = link
 
     def opening(self, live: LiveStream, headers: dict[str, Any] | None) -> None:
@@ -97,3 +102,10 @@ class Inbound:
         """Log an oddity."""
         link = self._link
         logger.info("muxws conn=%s %s", link.id, text)
+
+
+def refuse_held(live: LiveStream, reason: str) -> None:
+    """End a stream for the bytes that it holds, unless it has ended by itself."""
+    stream: Stream | None = live.owner
+    if stream is not None:
+        stream._end_by_reset(ResetCode.CANCELLED, reason, asked=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from gevent import getcurrent
 from greenlet import GreenletExit, greenlet
 
-from muxws_green.errors import ConnectionClosed, ConnectionLost, ResetCode
+from muxws_green.errors import ConnectionClosed, ConnectionLost
 from muxws_green.interfaces import ITransport
 from muxws_green.protocol.connection import Connection
 from muxws_green.protocol.longbytes import LongBytes
@@ -27,7 +27,6 @@ from muxws_green.runtime.heartbeat import Heartbeat
 from muxws_green.runtime.home import Home
 from muxws_green.runtime.hooks import Hooks
 from muxws_green.runtime.inbound import Inbound
-from muxws_green.runtime.inbox import Intake
 from muxws_green.runtime.loops import last_queued, read, write
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.outlet import Outlet
@@ -46,6 +45,9 @@ class Owner(Protocol):
     #: The `on_stream` handler, and whether it may be stopped.
     _handler: tuple[StreamHandler, bool] | None
 
+    def _own_hooks(self) -> Hooks:
+        """Hooks that are the peer's own."""
+
     @property
     def is_dialer(self) -> bool:
         """Whether this end dialled."""
@@ -54,14 +56,17 @@ class Owner(Protocol):
         """Everything of the link has been failed and closed. Called once, from within `terminate`; must not switch."""
 
 
-class Link:
+class Link(Parking):
     """One open socket of a peer.
+
+    It is itself what the waits on it share, and its intake is the sink of its machine: each object less counts, as the
+    garbage collector looks at all that idle connections have.
 
     Args:
         connection_id: Names it in logs and greenlets.
         transport: The socket.
         options: The peer's settings.
-        hooks: The peer's observers and interceptors.
+        hooks: The peer's observers and interceptors; where it comes by its own later, it sets them here.
         home: Where it may be used.
         owner: The peer.
     """
@@ -78,7 +83,6 @@ class Link:
         "_writer",
         "bell",
         "cause",
-        "clock",
         "codec",
         "core",
         "failing",
@@ -93,7 +97,6 @@ class Link:
         "options",
         "outlet",
         "owner",
-        "parking",
         "resets",
         "streams_accepted",
         "streams_opened",
@@ -111,27 +114,26 @@ class Link:
         home: Home,
         owner: Owner,
     ) -> None:
+        super().__init__(home.hub, options.clock)
         self.id = connection_id
         self.options = options
         self.hooks = hooks
         self.home = home
-        self.clock = options.clock
         self.codec = options.codec
         self.transport = transport
-        self.parking = Parking(home.hub, options.clock)
-        self.intake = Intake(self.parking, options.receive_buffer_bytes, options.receive_pause_timeout, refuse_held)
+        self.intake = Inbound(self)
         self.core = Connection(
             options.codec,
             options.envelopes,
             options.bulk,
-            Inbound(self),
+            self.intake,
             dialer=owner.is_dialer,
             max_frame_bytes=options.max_frame_bytes,
             max_payload_bytes=options.max_payload_bytes,
             max_concurrent_streams=options.max_concurrent_streams,
             send_buffer_bytes=options.send_buffer_bytes,
         )
-        self.outlet = Outlet(self.parking, self.core.lanes)
+        self.outlet = Outlet(self, self.core.lanes)
         # Counted here rather than in an object of their own, as each object is one more for the garbage collector.
         self.frames_sent = self.frames_received = self.streams_opened = self.streams_accepted = 0
         #: By code, as in `LinkStats`.
@@ -158,7 +160,7 @@ class Link:
         #: The remote broke a rule, or it is over: nothing that arrives matters any more.
         self.failing = False
         self.heartbeat = Heartbeat(self, options.heartbeat) if options.heartbeat is not None else None
-        self.parking.on_park = self.start_reading
+        self.on_park = self.start_reading
         self._watch = options.clock.watch(transport.unacknowledged)
         transport.attach(self._nudge)
 
@@ -190,7 +192,7 @@ class Link:
     @property
     def pings(self) -> Pings:
         """The pings that somebody has asked for."""
-        self._pings = self._pings or Pings(self.parking)
+        self._pings = self._pings or Pings(self)
         return self._pings
 
     def counts(self) -> LinkStats:
@@ -213,7 +215,7 @@ class Link:
         if self._serving or self.cause is not None or not self.home.here:
             return
         self._serving = True
-        self.parking.on_park = None
+        self.on_park = None
         self._reader = self.begin("reader", read, self)
         self._start_heartbeat()
 
@@ -223,7 +225,7 @@ class Link:
             self.wait_until_over()
         elif self.cause is None:
             self._serving = True
-            self.parking.on_park = None
+            self.on_park = None
             self._start_heartbeat()
             self._served_in = getcurrent()
             try:
@@ -238,7 +240,7 @@ class Link:
 
     def runs_in(self, current: greenlet) -> bool:
         """Whether that greenlet must not wait for the end of the connection: its reader, its writer, the hub."""
-        return current in (self._reader, self._writer, self._served_in, self.parking.hub)
+        return current in (self._reader, self._writer, self._served_in, self.hub)
 
     def tidy_up(self, call: Callable[[], object]) -> None:
         """Run `call()`, which must not switch, for the garbage collector, which runs in any thread and any greenlet.
@@ -249,7 +251,7 @@ class Link:
             # No greenlet runs any more.
             return  # pragma: no cover - what measures has ended before
         if self.writes_at_once or self.runs_in(getcurrent()):
-            self.parking.hub.loop.run_callback(call)
+            self.hub.loop.run_callback(call)
         else:
             self.home.run_here(call)
 
@@ -268,7 +270,7 @@ class Link:
 
     def wait_until_over(self, until: float | None = None) -> None:
         """Wait until the socket is gone, or for the clock's time `until`."""
-        over = self._over = self._over or WaitList(self.parking)
+        over = self._over = self._over or WaitList(self)
         while self.cause is None and over.wait(until):
             pass
 
@@ -435,10 +437,3 @@ def _left(own: OwnGreenlet) -> None:
     link = own.connection
     del own.connection
     link._lost_one(own)
-
-
-def refuse_held(live: LiveStream, reason: str) -> None:
-    """End a stream for the bytes that it holds, unless it has ended by itself."""
-    stream: Stream | None = live.owner
-    if stream is not None:
-        stream._end_by_reset(ResetCode.CANCELLED, reason, asked=True)

@@ -44,7 +44,7 @@ def read(link: Link) -> None:
 
 
 def _read_on(link: Link) -> None:
-    transport, core, hooks = link.transport, link.core, link.hooks
+    transport, core = link.transport, link.core
     intake, heartbeat = link.intake, link.heartbeat
     while True:
         messages = transport.receive()
@@ -55,7 +55,7 @@ def _read_on(link: Link) -> None:
         if link.failing:
             continue
         link.frames_received += len(messages)
-        core.observer = link.show_received if hooks.observers or logs_frames(DEBUG) else None
+        core.observer = link.show_received if link.hooks.observers or logs_frames(DEBUG) else None
         try:
             for message in messages:
                 core.receive(message)
@@ -108,15 +108,15 @@ def write(link: Link, work: Doorbell) -> None:
 
 
 def _write_on(link: Link, work: Doorbell) -> None:
-    transport, core, outlet, hooks = link.transport, link.core, link.outlet, link.hooks
+    transport, core, outlet = link.transport, link.core, link.outlet
     binary = link.codec.binary
     yielded_at = transport.sent_bytes
     while link.cause is None:
         batch = core.take_batch()
         if batch or link.nudged:
             link.nudged = False
-            if batch and (hooks.observers or logs_frames(DEBUG)):
-                hooks.sent(link.id, batch, core.envelopes, binary)
+            if batch and (link.hooks.observers or logs_frames(DEBUG)):
+                link.hooks.sent(link.id, batch, core.envelopes, binary)
             transport.send(batch, binary)
             if batch:
                 _note_sent(link, len(batch))
@@ -136,7 +136,7 @@ def last_queued(link: Link) -> None:
     That is when nobody else is due to run, and for the first of those that come without a wait in between. To have the
     writer do it would take two switches while the remote waits.
     """
-    bell, turns = link.bell, link.parking.turns
+    bell, turns = link.bell, link.turns
     if bell is None or not bell.resting or link.wrote_at == turns.waits or not turns.is_free():
         link.wake_writer()
         return
@@ -156,7 +156,7 @@ def write_at_once(link: Link) -> None:
     gone it ends in the hub's next turn, as if the writer had found that out: the caller may be a handler that is to be
     stopped.
     """
-    run_callback = link.parking.hub.loop.run_callback
+    run_callback = link.hub.loop.run_callback
     link.writes_at_once = True
     try:
         batch = link.core.take_batch()

@@ -42,7 +42,7 @@ class Parting:
         #: What the end will be put down to; None where no parting has begun.
         self.cause: ConnectionClosed | None = None
         #: Woken when the writer has nothing left, when a stream closes, and when the farewell is written.
-        self.progress = WaitList(link.parking)
+        self.progress = WaitList(link)
         self._farewell: tuple[int, str] | None = None
         self._said = False
         #: The greenlets that are inside `close`.

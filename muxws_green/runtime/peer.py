@@ -25,6 +25,7 @@ from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.home import disown_in_children, home
+from muxws_green.runtime.hooks import Hooks
 from muxws_green.runtime.identity import new_connection_id
 from muxws_green.runtime.link import Link
 from muxws_green.runtime.options import Options, checked_seconds, deadline
@@ -405,6 +406,12 @@ class Peer(Registrations):
             self._served = link
             self._established = True
         return link
+
+    def _own_hooks(self) -> Hooks:
+        hooks = super()._own_hooks()
+        if self._link is not None:
+            self._link.hooks = hooks
+        return hooks
 
     def disown(self) -> None:
         """In a forked child: let go of the parent's socket and dial no more. Not for applications."""

@@ -15,6 +15,7 @@ from muxws_green.runtime.closing import Callbacks, CloseReason
 from muxws_green.runtime.guard import guarded
 from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.hooks import (
+    NO_HOOKS,
     FrameHook,
     Hooks,
     IncomingHeadersInterceptor,
@@ -36,7 +37,7 @@ class Registrations(Waitable):
 
     def __init__(self) -> None:
         self.id = new_connection_id()
-        self._hooks = Hooks()
+        self._hooks = NO_HOOKS
         self._handler: tuple[StreamHandler, bool] | None = None
         self._close_callbacks: tuple[Callable[[CloseReason], object], ...] = ()
         self._reconnect_callbacks: tuple[Callable[[int, Any], object], ...] = ()
@@ -107,7 +108,7 @@ class Registrations(Waitable):
 
         It runs in the reader and the writer and must not block. What it raises is logged.
         """
-        self._hooks.on_frame(hook)
+        self._own_hooks().on_frame(hook)
         return hook
 
     def intercept_open(self, interceptor: OpenInterceptor) -> Callable[[], None]:
@@ -118,7 +119,7 @@ class Registrations(Waitable):
         Returns:
             A function that removes exactly this registration.
         """
-        return self._hooks.intercept_open(interceptor)
+        return self._own_hooks().intercept_open(interceptor)
 
     def intercept_reply_headers(self, interceptor: ReplyHeadersInterceptor) -> Callable[[], None]:
         """Call `interceptor(headers, stream)` before this end's first frame on a stream of the remote's; it changes
@@ -127,7 +128,7 @@ class Registrations(Waitable):
         Returns:
             A function that removes exactly this registration.
         """
-        return self._hooks.intercept_reply_headers(interceptor)
+        return self._own_hooks().intercept_reply_headers(interceptor)
 
     def intercept_incoming_headers(self, interceptor: IncomingHeadersInterceptor) -> Callable[[], None]:
         """Call `interceptor(headers, stream)` with the remote's leading headers, read-only, once for each stream.
@@ -137,7 +138,13 @@ class Registrations(Waitable):
         Returns:
             A function that removes exactly this registration.
         """
-        return self._hooks.intercept_incoming_headers(interceptor)
+        return self._own_hooks().intercept_incoming_headers(interceptor)
+
+    def _own_hooks(self) -> Hooks:
+        """Where to register something."""
+        if self._hooks is NO_HOOKS:
+            self._hooks = Hooks()
+        return self._hooks
 
     def _report_close(self, reason: CloseReason) -> None:
         """Tell the `on_close` callbacks; the last time, once, with `will_retry=False`. Never switches."""

@@ -7,22 +7,21 @@ count of failed attempts, which is reset at one place only: where a connection i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gevent import getcurrent
 from greenlet import GreenletExit
 
 from muxws_green.errors import ConnectionClosed, StreamTimeout
-from muxws_green.interfaces import IBackoffPolicy, IDialer
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.draw import uniform
 from muxws_green.runtime.greenlets import OwnGreenlet
 from muxws_green.runtime.guard import forget_frames, guarded
-from muxws_green.runtime.options import check_callable, check_methods
+from muxws_green.runtime.options import check_callable
+from muxws_green.runtime.plan import Plan
 from muxws_green.runtime.session import Session
 from muxws_green.runtime.waiting import Doorbell, Parking, WaitList
 
@@ -43,39 +42,22 @@ class SupervisorState(str, Enum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True)
-class Hello:
-    """What a dialer says first on every socket, captured by value.
-
-    Args:
-        encoded: The payload in its encoded form.
-        headers: Its headers; None for none.
-        timeout: Seconds in which the acceptor must acknowledge it.
-    """
-
-    encoded: str | bytes
-    headers: Mapping[str, Any] | None
-    timeout: float
-
-
 class _Stop(GreenletExit):
     """Thrown into the Supervisor's own greenlet by `stop`, to end the attempt or the wait that it is in."""
 
 
-class Supervisor:
-    """The reconnect schedule of one dialer.
+class Supervisor(Doorbell):
+    """The reconnect schedule of one dialer. Its greenlet rests while a connection lives, and between two attempts.
 
     Args:
         peer: The dialer.
-        dialer: Opens its sockets.
-        policy: How long to wait, and how often to try.
-        hello: What to say first on each; None for nothing.
+        plan: How it connects.
         retry_if: Called with the error of a failed attempt; False makes it permanent. None: all are tried again.
         first_dial: `"raise"` ends with the first failure before a connection was ever established; `"retry"` goes on.
         draw: Random numbers in [-1, 1) for the jitter.
 
     Raises:
-        TypeError: The policy or `retry_if` is none.
+        TypeError: `retry_if` cannot be called.
 
     Attributes:
         state: What it is at.
@@ -88,15 +70,13 @@ class Supervisor:
     def __init__(
         self,
         peer: Peer,
-        dialer: IDialer,
-        policy: IBackoffPolicy,
+        plan: Plan,
         *,
-        hello: Hello | None = None,
         retry_if: Callable[[Exception], bool] | None = None,
         first_dial: str = "raise",
         draw: Callable[[], float] = uniform,
     ) -> None:
-        check_methods("reconnect", policy, "delay", "should_retry")
+        super().__init__(peer._home.hub)
         if retry_if is not None:
             check_callable("retry_if", retry_if)
         self.state = SupervisorState.CONNECTING
@@ -107,24 +87,21 @@ class Supervisor:
         #: Called with each connection as it is established; must neither switch nor raise. None: nobody.
         self.on_established: Callable[[Session], object] | None = None
         self._peer = peer
-        self._dialer = dialer
-        self._policy = policy
-        self._hello = hello
+        self._plan = plan
         self._retry_if = retry_if
         self._retries_first = first_dial == "retry"
         self._draw = draw
         self._was_established = False
         self._stopped = False
-        self._clock = peer._options.clock
-        #: Where the schedule rests: as long as its connection lives, and between two attempts.
-        self._bell = Doorbell(peer._home.hub)
+        self._clock = plan.options.clock
         #: Where `wait_first` waits; None where nobody does.
         self._first: WaitList | None = None
-        self._greenlet = OwnGreenlet(f"supervisor {peer.id}", Supervisor._run, self)
+        #: Where it runs.
+        self.greenlet = OwnGreenlet(f"supervisor {peer.id}", Supervisor._run, self)
 
     def start(self) -> None:
         """Begin with the first attempt."""
-        self._greenlet.start()
+        self.greenlet.start()
 
     def wait_first(self) -> None:
         """Wait for the first connection to be established.
@@ -147,25 +124,25 @@ class Supervisor:
         self.next_delay = None
         if self.state is not SupervisorState.GIVEN_UP:
             self._enter(SupervisorState.STOPPED)
-        greenlet = self._greenlet
+        greenlet = self.greenlet
         if greenlet is not getcurrent() and not greenlet.dead:
             greenlet.kill(_Stop(), block=False)
 
     def disown(self) -> None:
         """In a forked child: the parent's copy goes on dialling, and this one does not."""
         self._stopped = True
-        self._greenlet.kill(_Stop(), block=False)
+        self.greenlet.kill(_Stop(), block=False)
 
     def hurry(self) -> bool:
         """End the wait between two attempts. False where it is in none."""
-        if self._stopped or self.next_delay is None or not self._bell.resting:
+        if self._stopped or self.next_delay is None or not self.resting:
             return False
-        self._bell.ring()
+        self.ring()
         return True
 
     def link_ended(self) -> None:
         """The connection is over. Never switches."""
-        self._bell.ring()
+        self.ring()
 
     @property
     def reports_losses(self) -> bool:
@@ -178,7 +155,7 @@ class Supervisor:
             return False
         failures = self.attempt if self.state is SupervisorState.ESTABLISHED else self.attempt + 1
         # A policy that raises is asked again where that ends this greenlet, and then it is said.
-        policy = self._policy
+        policy = self._plan.policy
         verdict = guarded(lambda: policy.should_retry(failures), "muxws conn=%s should_retry raised", self._peer.id)
         return verdict is not False
 
@@ -227,7 +204,7 @@ class Supervisor:
         if link is None:
             return
         while link.cause is None:
-            self._bell.rest()
+            self.rest()
         self.last_error = link.cause
 
     def _is_worth_a_retry(self, error: Exception) -> bool:
@@ -240,7 +217,7 @@ class Supervisor:
 
     def _attempt(self) -> Link | None:
         """Dial, greet, establish. None where it was stopped meanwhile."""
-        transport = self._dialer.dial()
+        transport = self._plan.dialer.dial()
         if self._stopped:
             transport.abort(1000)
             return None
@@ -270,7 +247,7 @@ class Supervisor:
         return link
 
     def _greet(self, link: Link) -> None:
-        hello = self._hello
+        hello = self._plan.hello
         if hello is None:
             link.start_reading()
             return
@@ -301,15 +278,16 @@ class Supervisor:
         """Wait before the next attempt. False where there will be none."""
         if self.state is SupervisorState.GIVEN_UP:
             return False
-        if not self._policy.should_retry(self.attempt):
+        policy = self._plan.policy
+        if not policy.should_retry(self.attempt):
             self._give_up(f"gave up reconnecting after {self.attempt} attempts")
             return False
         # Where there was no connection yet, the first failure stands in for the loss of one (seed B: 0.5 s after it).
         failures = self.attempt if self._was_established else self.attempt - 1
-        self.next_delay = self._policy.delay(failures, self._draw)
+        self.next_delay = policy.delay(failures, self._draw)
         self._enter(SupervisorState.BACKING_OFF)
         try:
-            self._bell.rest_until(self._clock.now() + self.next_delay, self._clock)
+            self.rest_until(self._clock.now() + self.next_delay, self._clock)
         finally:
             self.next_delay = None
         return not self._stopped

@@ -6,6 +6,7 @@ gives. Everything here waits for as long as it takes: the deadline is around it.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ _UNIX_RETRY_SECONDS = 0.05
 _getaddrinfo = get_original("socket", "getaddrinfo")
 #: Combined once: flags are enums, and those are slow to combine.
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+
+#: What a connect that does not wait says while it goes on.
+_UNDER_WAY = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK})
 
 #: As `getaddrinfo` gives them: family, kind, protocol, canonical name, address.
 _Address = tuple[int, int, int, str, Any]
@@ -123,17 +127,14 @@ def _connect(family: int, kind: int, protocol: int, sockaddr: Any) -> gevent_soc
     try:
         # On this machine, and with luck elsewhere, it is done as soon as it has been asked for, which gevent would find
         # out only after a turn of everybody else.
-        sock.settimeout(0.0)
-        for _ in range(2):
-            try:
-                sock.connect(sockaddr)
-            except BlockingIOError:
-                continue
-            break
-        else:
-            sock.settimeout(None)
+        connect_at_once = sock._sock.connect_ex  # type: ignore[attr-defined]
+        failure = connect_at_once(sockaddr)
+        if failure in _UNDER_WAY:
+            failure = connect_at_once(sockaddr)
+        if failure in _UNDER_WAY:
             sock.connect(sockaddr)
-        sock.settimeout(None)
+        elif failure and failure != errno.EISCONN:
+            raise OSError(failure, os.strerror(failure))
     except BaseException:
         sock.close()
         raise

@@ -38,8 +38,6 @@ _status_line = re.compile(r"HTTP/(1\.[01]) ([1-5][0-9][0-9])(?: [\x09\x20-\x7e\x
 _are_header_lines = re.compile(rf"(?:\r\n{TOKEN}:{VALUE})*").fullmatch
 #: What a caller's request headers must leave to the handshake.
 _WRITTEN_HERE = HANDSHAKE_FIELDS | {"sec-websocket-extensions", "content-length", "transfer-encoding"}
-#: What a 101 is judged by.
-_JUDGED = frozenset({"connection", "sec-websocket-accept", "sec-websocket-extensions", "upgrade"})
 
 
 class HandshakeError(MuxwsError, OSError):
@@ -141,26 +139,21 @@ class ClientHandshake:
         self._received += data
         while (head := self._next_head()) is not None:
             status, headers = _parse_head(head)
-            fields = [(name.lower(), value) for name, value in headers]
-            if status == 101:
-                self._check_upgrade(fields)
-            elif status < 200:
+            if status < 200 and status != 101:
                 continue
+            selected = self._check_upgrade(headers) if status == 101 else None
             self._done = True
-            named = [value for name, value in fields if name == "sec-websocket-protocol" and value]
-            return HandshakeAnswer(
-                status, headers, ", ".join(named) if named and status == 101 else None, bytes(self._received)
-            )
+            return HandshakeAnswer(status, headers, selected, bytes(self._received))
         return None
 
     def feed_eof(self) -> NoReturn:
         """The server closed the connection before its answer was complete: raises `HandshakeError`."""
         raise HandshakeError("the server closed the connection before it had answered the upgrade")
 
-    def _next_head(self) -> bytes | None:
+    def _next_head(self) -> str | None:
         """Take the next whole head, without the empty line, off what was received; None where there is none yet."""
         received = self._received
-        if not _STATUS_LINE_START.startswith(received[: len(_STATUS_LINE_START)]):
+        if not received.startswith(_STATUS_LINE_START) and not _STATUS_LINE_START.startswith(received):
             raise HandshakeError("the server does not speak HTTP/1.1")
         stop = received.find(b"\r\n\r\n", max(0, self._searched - 3))
         size = len(received) if stop < 0 else stop + 4
@@ -169,24 +162,29 @@ class ClientHandshake:
         if stop < 0:
             self._searched = size
             return None
-        head = bytes(received[:stop])
+        head = received[:stop].decode("iso-8859-1")
         del received[:size]
         self._searched = 0
         self._passed_over += size
         return head
 
-    def _check_upgrade(self, fields: list[tuple[str, str]]) -> None:
-        """Judge a 101, but for the subprotocol: which one will do is the dialer's question. Names in lower case."""
-        told = [field for field in fields if field[0] in _JUDGED]
-        by_name = dict(told)
+    def _check_upgrade(self, headers: list[tuple[str, str]]) -> str | None:
+        """Judge a 101, but for the subprotocol, which is returned: which one will do is the dialer's question."""
+        fields = [(name.lower(), value) for name, value in headers]
+        by_name = dict(fields)
         if (
-            len(told) == 3
+            len(by_name) == len(fields)
             and by_name.get("upgrade", "").lower() == "websocket"
             and by_name.get("connection", "").lower() == "upgrade"
             and by_name.get("sec-websocket-accept") == accept_key(self._key)
+            and "sec-websocket-extensions" not in by_name
         ):
-            # Each of the three once, hence no extension.
-            return
+            return by_name.get("sec-websocket-protocol") or None
+        self._check_unusual_upgrade(fields)
+        return ", ".join(value for name, value in fields if name == "sec-websocket-protocol" and value) or None
+
+    def _check_unusual_upgrade(self, fields: list[tuple[str, str]]) -> None:
+        """Have a 101 judged by `websockets`. Names in lower case."""
         uri = self._wanted.uri
         path, _, query = uri.resource_name.partition("?")
         protocol = ClientProtocol(WebSocketURI(uri.secure, uri.host, uri.port, path, query))
@@ -205,20 +203,19 @@ class ClientHandshake:
         raise HandshakeError(f"the server answered the upgrade with 101 and {fault}")
 
 
-def _parse_head(head: bytes) -> tuple[int, list[tuple[str, str]]]:
+def _parse_head(head: str) -> tuple[int, list[tuple[str, str]]]:
     """Status and headers of an answer's head.
 
     Done here because the parser of `websockets` waits for the body of a refusal and takes no HTTP/1.0, which some
     proxies still use to refuse.
     """
-    text = head.decode("iso-8859-1")
-    status_line, *lines = text.split("\r\n")
+    status_line, *lines = head.split("\r\n")
     parsed = _status_line(status_line)
     if parsed is None:
         raise HandshakeError("the server's answer begins with a malformed status line")
     if len(lines) > MAX_HEADER_LINES:
         raise HandshakeError(f"the server's answer has more than {MAX_HEADER_LINES} header lines")
-    if not _are_header_lines(text, len(status_line)):
+    if not _are_header_lines(head, len(status_line)):
         raise HandshakeError("the server's answer has a malformed header line")
     parts = [line.partition(":") for line in lines]
     headers = [(name, value.strip(" \t")) for name, _, value in parts]

@@ -15,7 +15,8 @@ from zope.interface import implementer
 from muxws_green import Peer, Reconnect
 from muxws_green.interfaces import IDialer
 from muxws_green.runtime.options import Options
-from muxws_green.runtime.supervisor import Hello, Supervisor
+from muxws_green.runtime.plan import Hello, Plan
+from muxws_green.runtime.supervisor import Supervisor
 from muxws_green.testing import established_peer, peer_pair
 from muxws_green.transports.memory import MemoryTransport, memory_pair
 
@@ -157,7 +158,7 @@ def dialled(dialer: MemoryDialer, *, reconnect: Any = None, hello: Any = None, f
     peer = Peer(dialer.options, dialer=True)
     greeting = None if hello is None else Hello(dialer.options.codec.encode_payload(hello), None, 10.0)
     policy = Reconnect(jitter=0.0) if reconnect is None else reconnect
-    peer._supervisor = Supervisor(peer, dialer, policy, hello=greeting, first_dial=first_dial)
+    peer._supervisor = Supervisor(peer, Plan(dialer.options, dialer, policy, greeting), first_dial=first_dial)
     peer._supervisor.start()
     if first_dial == "raise":
         peer._supervisor.wait_first()

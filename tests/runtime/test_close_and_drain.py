@@ -501,7 +501,7 @@ def test_close_between_sockets_returns_at_once(clock, far):
     assert told == [CloseReason(1006, told[0].reason, False, True), CloseReason(1000, "enough", True, False)]
     clock.advance(300.0)
     assert len(far.dials) == 1
-    assert peer.supervisor._greenlet.dead
+    assert peer.supervisor.greenlet.dead
 
 
 def test_close_of_an_established_dialer_dials_no_more(clock, far):
@@ -512,7 +512,7 @@ def test_close_of_an_established_dialer_dials_no_more(clock, far):
     assert told == [CloseReason(1000, "", True, False)]
     clock.advance(300.0)
     assert len(far.dials) == 1
-    assert peer.supervisor._greenlet.dead
+    assert peer.supervisor.greenlet.dead
     assert peer.serve() is None
 
 

@@ -214,7 +214,7 @@ def test_sockets_of_a_dialer_that_stays(clock):
     assert peer.stats.reconnects == 20
     peer.close()
     settle()
-    assert peer.supervisor._greenlet.dead
+    assert peer.supervisor.greenlet.dead
 
 
 def test_a_first_dial_that_fails_leaves_nothing(running, clock):

@@ -8,8 +8,7 @@ import pytest
 
 from muxws_green import IdleHeartbeat, JsonCodec, ProtocolError, Reconnect, WSGIApp, connect
 from muxws_green.runtime.options import Options, checked_seconds, deadline
-from muxws_green.runtime.peer import Peer
-from muxws_green.runtime.supervisor import Supervisor
+from muxws_green.runtime.plan import Plan
 from muxws_green.testing import FakeClock
 from tests.runtime.ends import MemoryDialer, echo
 
@@ -114,6 +113,6 @@ def test_a_policy_of_somebody_elses_needs_only_its_two_methods():
             return False
 
     options = Options(codec=JsonCodec())
-    Supervisor(Peer(options, dialer=True), MemoryDialer(options), Policy())
+    Plan(options, MemoryDialer(options), Policy())
     with pytest.raises(TypeError, match="reconnect needs a method"):
-        Supervisor(Peer(options, dialer=True), MemoryDialer(options), object())
+        Plan(options, MemoryDialer(options), object())
