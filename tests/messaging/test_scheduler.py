@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from gevent.event import Event
 
 from muxws_green.messaging import BadBodyError, Message, MessagePeer
+from muxws_green.messaging import agent as agent_module
 from muxws_green.messaging.agent import AGAIN_SECONDS, MAX_WAITING, RESULT_SECONDS, Agent
 from muxws_green.messaging.jobs import Attempt, JobBook
 from muxws_green.messaging.scheduler import START_SECONDS, Scheduler, summary
@@ -295,7 +297,10 @@ def test_an_agent_that_is_stopped_offers_nothing_any_more(clock, service, client
     assert lines == []
 
 
-def test_an_agent_that_is_stopped_works_no_more(clock, service, client) -> None:
+def test_an_agent_that_is_stopped_works_no_more(clock, service, client, monkeypatch) -> None:
+    # gevent's would from now on reap the children of every other test, whose exit codes were lost.
+    monkeypatch.setattr(agent_module, "subprocess", subprocess)
+
     def setup(peer: MessagePeer) -> None:
         peer.on("result", lambda message: Event().wait())
         peer.push("start", {"job": 1, "attempt": 1, "text": "x"})
