@@ -87,7 +87,8 @@ class SendingHalf:
         self._assembling_bytes = 0
         #: Bytes of the opening payloads of all handlers that are running.
         self._handed_bytes = 0
-        self._reported: dict[str, None] = {}
+        #: Oddities that the sink was told of; None before the first.
+        self._reported: dict[str, None] | None = None
         self._queued_pongs = 0
         self._goaway_code: int | None = None
         #: The live streams.
@@ -381,6 +382,8 @@ class SendingHalf:
 
     def _report(self, text: str, room: int = MAX_REPORTS) -> None:
         """Tell the sink of an oddity once, unless `room` others have been told of."""
+        if self._reported is None:
+            self._reported = {}
         if text not in self._reported and len(self._reported) < room:
             self._reported[text] = None
             self._sink.report(text)

@@ -51,11 +51,12 @@ class Inbound(Intake):
         link = self._link
         stream: Stream = live.owner
         stream.payload = payload
-        handler = link.owner._handler
+        owner = link.owner
+        handler = owner._handler
         if handler is None:
             stream._end_by_reset(ResetCode.REFUSED, "no on_stream handler", asked=False)
             return
-        run = HandlerRun(link, stream, *handler)
+        run = HandlerRun(link, stream, handler, owner._stops_handler)
         stream._handler = run
         run.start()
 
@@ -78,7 +79,7 @@ class Inbound(Intake):
     def failed(self, live: LiveStream, error: StreamReset) -> None:
         """A stream was reset by the remote, or for a fault of the remote's."""
         link = self._link
-        count_reset(link.resets, error.code)
+        link.resets = count_reset(link.resets, error.code)
         live.owner._fail(error)
         link.wake_writer()
 

@@ -211,7 +211,9 @@ class Intake:
         if biggest is None:
             return True
         parking, taker = self.parking, biggest.taker
-        return taker in parking.parked or (taker in parking.sending and self.held_bytes < self.brim_bytes)
+        if taker in (parking.parked or ()):
+            return True
+        return taker in (parking.sending or ()) and self.held_bytes < self.brim_bytes
 
     def _reconsider(self) -> None:
         if self._is_waited_for():

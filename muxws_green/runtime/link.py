@@ -42,8 +42,9 @@ logger = logging.getLogger("muxws.peer")
 class Owner(Protocol):
     """What a link needs of its peer."""
 
-    #: The `on_stream` handler, and whether it may be stopped.
-    _handler: tuple[StreamHandler, bool] | None
+    #: The `on_stream` handler, and whether one whose stream ends is stopped.
+    _handler: StreamHandler | None
+    _stops_handler: bool
 
     def _own_hooks(self) -> Hooks:
         """Hooks that are the peer's own."""
@@ -136,8 +137,8 @@ class Link(Parking):
         self.outlet = Outlet(self, self.core.lanes)
         # Counted here rather than in an object of their own, as each object is one more for the garbage collector.
         self.frames_sent = self.frames_received = self.streams_opened = self.streams_accepted = 0
-        #: By code, as in `LinkStats`.
-        self.resets: dict[int, int] = {}
+        #: By code, as in `LinkStats`; None before the first.
+        self.resets: dict[int, int] | None = None
         #: What ended the socket; None while it lives.
         self.cause: ConnectionClosed | None = None
         self.owner = owner
@@ -205,7 +206,7 @@ class Link(Parking):
             late_frames=self.core.late_frames,
             streams_opened=self.streams_opened,
             streams_accepted=self.streams_accepted,
-            resets=dict(self.resets),
+            resets=dict(self.resets or {}),
         )
 
     # Its greenlets

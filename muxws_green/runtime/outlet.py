@@ -32,7 +32,8 @@ class Outlet:
         #: Those who wait for room in the connection; None where nobody ever did.
         self._small: WaitList | None = None
         self._big: WaitList | None = None
-        self._of_lane: dict[LiveStream, WaitList] = {}
+        #: Those who wait for room in a lane; None where nobody ever did.
+        self._of_lane: dict[LiveStream, WaitList] | None = None
         self._unyielded = 0
         self._closed = False
         self._going_away = False
@@ -79,6 +80,8 @@ class Outlet:
         if live is not None:
             lane = live.lane
             if lane.items and lane.queued_bytes + size > self._lanes.lane_limit_bytes:
+                if self._of_lane is None:
+                    self._of_lane = {}
                 waits = self._of_lane.get(live)
                 if waits is None:
                     waits = self._of_lane[live] = WaitList(self._parking, sending=True)
@@ -107,10 +110,11 @@ class Outlet:
     def admit(self) -> None:
         """Wake those for whom there is room now. Never switches."""
         lanes = self._lanes
-        for live, waits in list(self._of_lane.items()):
+        of_lane = self._of_lane or {}
+        for live, waits in list(of_lane.items()):
             lane = live.lane
             if lane.queued_bytes <= lanes.lane_limit_bytes // 2 or not lane.items:
-                del self._of_lane[live]
+                del of_lane[live]
                 waits.wake()
         if self._big and lanes.queued_bytes < lanes.limit_bytes:
             self._big.wake_one()
@@ -123,7 +127,7 @@ class Outlet:
         """A stream is over: its senders find that out, and what it had queued may have made room. Never switches."""
         if not (self._small or self._big or self._of_lane):
             return
-        waits = self._of_lane.pop(live, None)
+        waits = self._of_lane.pop(live, None) if self._of_lane else None
         if waits is not None:
             waits.wake()
         for shared in self._shared():
@@ -138,7 +142,9 @@ class Outlet:
 
     def is_awaited(self, live: LiveStream) -> bool:
         """Whether somebody waits to send on this stream."""
-        return bool(self._of_lane.get(live)) or any(shared.is_about(live) for shared in self._shared())
+        return bool(self._of_lane and self._of_lane.get(live)) or any(
+            shared.is_about(live) for shared in self._shared()
+        )
 
     def close(self) -> None:
         """The connection is over: nobody waits any longer. Those who wait for room on a stream were told with it."""

@@ -52,13 +52,11 @@ class Peer(Registrations):
 
     Attributes:
         id: Names the present socket in logs, such as `a3f-17`; each socket has a new one.
-        tags: The application's dict; the library never reads it.
         close_cause: The exception that ended the last socket; None while the first one lives.
     """
 
     def __init__(self, options: Options, *, dialer: bool) -> None:
         super().__init__()
-        self.tags: dict[str, Any] = {}
         self.close_cause: ConnectionClosed | None = None
         self._options = options
         self._dialer = dialer
@@ -68,7 +66,7 @@ class Peer(Registrations):
         self._served: Link | None = None
         self._established = False
         self._closing = False
-        self._forgetting: dict[Callable[[Peer], object], None] = {}
+        self._forgetting: tuple[Callable[[Peer], object], ...] = ()
         self._supervisor: Supervisor | None = None
         self._finish: Callable[[], Any] = list
         #: What sockets have counted that are gone; None before there was one.
@@ -431,7 +429,7 @@ class Peer(Registrations):
         cause = link.cause
         assert cause is not None
         self.close_cause = cause
-        forgetting, self._forgetting = self._forgetting, {}
+        forgetting, self._forgetting = self._forgetting, ()
         supervisor = self._supervisor
         if supervisor is not None:
             supervisor.link_ended()
@@ -443,4 +441,5 @@ class Peer(Registrations):
 
     def _on_loss(self, forget: Callable[[Peer], object]) -> None:
         """Call `forget(self)` at the end of the present socket, from within `Link.terminate`: it must not switch."""
-        self._forgetting[forget] = None
+        if forget not in self._forgetting:
+            self._forgetting += (forget,)

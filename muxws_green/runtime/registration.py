@@ -1,4 +1,4 @@
-"""What an application registers on a peer, and how it is told: handlers, callbacks, hooks and interceptors.
+"""What an application hangs on a peer, and how it is told: handlers, callbacks, hooks, interceptors and tags.
 
 All of it belongs to the peer and outlives its sockets. `Peer` is the only one to use this.
 """
@@ -38,13 +38,27 @@ class Registrations(Waitable):
     def __init__(self) -> None:
         self.id = new_connection_id()
         self._hooks = NO_HOOKS
-        self._handler: tuple[StreamHandler, bool] | None = None
+        #: None where nobody has asked for them yet.
+        self._tags: dict[str, Any] | None = None
+        self._handler: StreamHandler | None = None
+        self._stops_handler = True
         self._close_callbacks: tuple[Callable[[CloseReason], object], ...] = ()
         self._reconnect_callbacks: tuple[Callable[[int, Any], object], ...] = ()
         # Most peers have nobody to call, and nobody who waits for their end.
         self._callbacks: Callbacks | None = None
         self._final: CloseReason | None = None
         self._closed: Event | None = None
+
+    @property
+    def tags(self) -> dict[str, Any]:
+        """The application's dict; the library never reads it, but for a registry that the peer is registered in."""
+        if self._tags is None:
+            self._tags = {}
+        return self._tags
+
+    @tags.setter
+    def tags(self, tags: dict[str, Any]) -> None:
+        self._tags = tags
 
     def _done_event(self) -> Event:
         if self._closed is None:
@@ -75,7 +89,7 @@ class Registrations(Waitable):
             check_callable("the on_stream handler", function)
             if self._handler is not None:
                 logger.warning("muxws conn=%s the on_stream handler is replaced by %r", self.id, function)
-            self._handler = (function, stop)
+            self._handler, self._stops_handler = function, stop
             return function
 
         return register if handler is None else register(handler)

@@ -42,6 +42,8 @@ class PeerRegistry:
     def __init__(self) -> None:
         self._groups: dict[Peer, tuple[_Group, ...]] = {}
         self._index: dict[_Group, _Group] = {}
+        # Each peer keeps it, and all of them the same object.
+        self._forget = self.deregister
 
     def __len__(self) -> int:
         """How many peers are registered."""
@@ -57,7 +59,7 @@ class PeerRegistry:
             return
         groups: list[_Group] = []
         try:
-            for name, value in peer.tags.items():
+            for name, value in (peer._tags or {}).items():
                 asked = _group(name, value)
                 if asked is not None:
                     groups.append(self._index.setdefault(asked, asked))
@@ -68,7 +70,7 @@ class PeerRegistry:
         self._groups[peer] = tuple(groups)
         for group in groups:
             group.peers[peer] = None
-        peer._on_loss(self.deregister)
+        peer._on_loss(self._forget)
 
     def deregister(self, peer: Peer) -> None:
         """Forget `peer`; nothing where it is unknown."""

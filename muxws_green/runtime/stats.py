@@ -40,11 +40,21 @@ class LinkStats:
             self.resets[code] = self.resets.get(code, 0) + count
 
 
-def count_reset(resets: dict[int, int], code: int) -> None:
-    """One more stream ended by a reset with this code."""
+def count_reset(resets: dict[int, int] | None, code: int) -> dict[int, int]:
+    """One more stream ended by a reset with this code.
+
+    Args:
+        resets: What has been counted, by code; None: nothing yet.
+        code: The code.
+
+    Returns:
+        What has been counted now, in the same dict if there was one.
+    """
+    resets = {} if resets is None else resets
     known = known_reset_code(code)
     counted = int(known) if isinstance(known, ResetCode) else UNKNOWN_CODE
     resets[counted] = resets.get(counted, 0) + 1
+    return resets
 
 
 @dataclass(frozen=True)

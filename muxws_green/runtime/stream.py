@@ -235,7 +235,7 @@ class Stream(StreamEvents):
         if live.state not in LIVE:
             return
         link = self._link
-        count_reset(link.resets, code)
+        link.resets = count_reset(link.resets, code)
         try:
             link.core.reset(live, code, reason, asked=asked, payload=payload)
         finally:

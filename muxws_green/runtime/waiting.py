@@ -32,12 +32,22 @@ class Parking:
         self.hub = hub
         self.turns = turns_of(hub)
         self.clock = clock
-        #: Greenlets of the application's that wait for something that only reading can bring.
-        self.parked: dict[greenlet, None] = {}
-        #: Greenlets of the application's that wait for room to send, which the remote makes by reading.
-        self.sending: dict[greenlet, None] = {}
+        #: Greenlets of the application's that wait for something that only reading can bring; None before the first.
+        self.parked: dict[greenlet, None] | None = None
+        #: Greenlets of the application's that wait for room to send, which the remote makes by reading; likewise.
+        self.sending: dict[greenlet, None] | None = None
         #: Called when another one has been added to either; None: nobody wants to know.
         self.on_park: Callable[[], None] | None = None
+
+    def those(self, sending: bool) -> dict[greenlet, None]:
+        """`sending` or `parked`, to add oneself to."""
+        if sending:
+            if self.sending is None:
+                self.sending = {}
+            return self.sending
+        if self.parked is None:
+            self.parked = {}
+        return self.parked
 
 
 class WaitList:
@@ -53,7 +63,7 @@ class WaitList:
 
     def __init__(self, parking: Parking, *, counted: bool = True, sending: bool = False) -> None:
         self._parking = parking
-        self._those = None if not counted else parking.sending if sending else parking.parked
+        self._those = parking.those(sending) if counted else None
         #: Who waits, and what for; for others to look whether it is empty. None where nobody ever waited since a wake.
         self.waiters: dict[Waiter, object] | None = None
 

@@ -184,10 +184,11 @@ class Chaos:
             assert (stats.live_streams, stats.queued_bytes, stats.held_bytes) == (0, 0, 0)
             assert (core._remote_streams, core._assembling_bytes, core.lanes.whole_bytes) == (0, 0, 0)
             assert link.intake.holders == {}
-            assert link.parked == link.sending == {}
+            assert not link.parked
+            assert not link.sending
             assert not link.outlet._small
             assert not link.outlet._big
-            assert link.outlet._of_lane == {}
+            assert not link.outlet._of_lane
             assert link.pings._pending == {}
 
 
