@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address
 
 from zope.interface import implementer
@@ -48,6 +49,7 @@ def parse_origin(value: str) -> tuple[str, str, int] | None:
     return scheme.lower(), host, default_port if port is None else port
 
 
+@lru_cache(maxsize=32)
 def parse_authority(value: str) -> tuple[str, int | None] | None:
     """The host and port of `host[:port]`, the form of a `Host` header (RFC 9110 §7.2).
 

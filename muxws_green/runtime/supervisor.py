@@ -12,7 +12,7 @@ from copy import deepcopy
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gevent import getcurrent
+from gevent import get_hub, getcurrent
 from greenlet import GreenletExit
 
 from muxws_green.errors import ConnectionClosed, StreamTimeout
@@ -23,7 +23,8 @@ from muxws_green.runtime.guard import forget_frames, guarded
 from muxws_green.runtime.options import check_callable
 from muxws_green.runtime.plan import Plan
 from muxws_green.runtime.session import Session
-from muxws_green.runtime.waiting import Doorbell, Parking, WaitList
+from muxws_green.runtime.turns import Waiter
+from muxws_green.runtime.waiting import Doorbell, refuse_to_wait
 
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
@@ -94,8 +95,8 @@ class Supervisor(Doorbell):
         self._was_established = False
         self._stopped = False
         self._clock = plan.options.clock
-        #: Where `wait_first` waits; None where nobody does.
-        self._first: WaitList | None = None
+        #: Who waits in `wait_first`.
+        self._first: tuple[Waiter, ...] = ()
         #: Where it runs.
         self.greenlet = OwnGreenlet(f"supervisor {peer.id}", Supervisor._run, self)
 
@@ -111,10 +112,21 @@ class Supervisor(Doorbell):
             ConnectionClosed: It was stopped before it had come to an end.
         """
         while not self._was_established and self.state is not SupervisorState.STOPPED:
-            self._first = self._first or WaitList(Parking(self._peer._home.hub, self._clock), counted=False)
-            self._first.wait()
+            self._wait_for_first()
         if not self._was_established:
             raise self.last_error or ConnectionClosed("the first attempt was stopped")
+
+    def _wait_for_first(self) -> None:
+        hub, current = self._peer._home.hub, getcurrent()
+        if current is hub or get_hub() is not hub:
+            refuse_to_wait(current is hub)
+        waiter = Waiter()
+        self._first += (waiter,)
+        waiter.greenlet = current
+        try:
+            self._turns.wait()
+        finally:
+            waiter.greenlet = None
 
     def stop(self) -> None:
         """No further dial, for good; an attempt in progress is ended. Does not touch an established connection."""
@@ -161,10 +173,10 @@ class Supervisor(Doorbell):
 
     def _enter(self, state: SupervisorState) -> None:
         self.state = state
-        # They look for themselves whether that is what they wait for.
-        first, self._first = self._first, None
-        if first is not None:
-            first.wake()
+        if state is SupervisorState.ESTABLISHED or state is SupervisorState.STOPPED:
+            first, self._first = self._first, ()
+            for waiter in first:
+                self._turns.soon(waiter.resume, True)
 
     def _run(self) -> None:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from gevent import get_hub, getcurrent
 from gevent.hub import Hub
@@ -88,7 +88,7 @@ class WaitList:
         hub = parking.hub
         current = getcurrent()
         if current is hub or get_hub() is not hub:
-            raise _misplaced(current is hub)
+            refuse_to_wait(current is hub)
         waiter = Waiter()
         if self.waiters is None:
             self.waiters = {waiter: about}
@@ -198,7 +198,8 @@ class Doorbell:
         return NOBODY if self._greenlet is None else self._greenlet.switch()
 
 
-def _misplaced(in_hub: bool) -> RuntimeError:
+def refuse_to_wait(in_hub: bool) -> NoReturn:
+    """Raise RuntimeError: the caller is the hub itself, or belongs to another one."""
     if in_hub:
-        return RuntimeError("a callback of the hub must not wait; spawn a greenlet")
-    return RuntimeError("this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn)")
+        raise RuntimeError("a callback of the hub must not wait; spawn a greenlet")
+    raise RuntimeError("this peer belongs to another thread; hand the work over with peer.run_threadsafe(fn)")

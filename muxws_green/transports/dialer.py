@@ -77,6 +77,7 @@ class Dialer:
         self._ssl_context = _context_for(self._target, ssl_context)
         self._proxy = _proxy_for(self._target, proxy)
         self._open_timeout = open_timeout
+        self._too_late = f"no connection to {self._target.place} within {open_timeout} seconds"
         self._clock = clock
         self._max_message_bytes = max_message_bytes
         # Raises for whatever cannot be written into a request.
@@ -97,8 +98,7 @@ class Dialer:
             TimeoutError: `open_timeout` has passed, however far the dial had come.
             OSError: The network, TLS, or an answer that is no answer (`HandshakeError`).
         """
-        message = f"no connection to {self._target.place} within {self._open_timeout} seconds"
-        with Deadline(self._clock, self._open_timeout, message) as deadline:
+        with Deadline(self._clock, self._open_timeout, self._too_late) as deadline:
             sock = self._connect(deadline)
             try:
                 if self._proxy is not None:
@@ -120,7 +120,11 @@ class Dialer:
 
     def _upgrade(self, sock: GeventSocket) -> HandshakeAnswer:
         handshake = ClientHandshake(self._request)
-        sock.sendall(handshake.request())
+        request = handshake.request()
+        # In most cases that is all, and costs less than `sendall`.
+        sent = sock.send(request)
+        if sent < len(request):
+            sock.sendall(request[sent:])
         while True:
             if self._ssl_context is None:
                 # What has just been asked for takes a moment.

@@ -55,15 +55,14 @@ def connect_tcp(host: str, port: int, clock: IClock, deadline: Deadline) -> geve
         left = deadline.remaining()
         last = position == len(addresses) - 1
         share = None if last or left is None else left / (len(addresses) - position)
-        place = f"{host} port {port}" if sockaddr[0] == host else f"{host} ({sockaddr[0]}) port {port}"
         try:
             if share is None:
                 # The deadline around all of it is enough.
                 return _connect(family, kind, protocol, sockaddr)
-            with Deadline(clock, share, f"{place} did not answer"):
+            with Deadline(clock, share, f"{_place(host, port, sockaddr)} did not answer"):
                 return _connect(family, kind, protocol, sockaddr)
         except OSError as error:
-            failures.append(_named(error, place))
+            failures.append(_named(error, _place(host, port, sockaddr)))
     failure = failures.pop()
     for earlier in failures:
         failure.add_note(f"before that: {earlier}")
@@ -111,6 +110,11 @@ def _resolve(host: str, port: int) -> Sequence[_Address]:
             error.add_note(f"while resolving {host}")
             raise
     return found
+
+
+def _place(host: str, port: int, sockaddr: Any) -> str:
+    """How messages name an address of a host."""
+    return f"{host} port {port}" if sockaddr[0] == host else f"{host} ({sockaddr[0]}) port {port}"
 
 
 def _is_ipv4(host: str) -> bool:

@@ -31,7 +31,7 @@ def find_host(environ: dict[str, Any], start_response: StartResponse) -> Host:
     Raises:
         TransportUnsupportedError: No socket can be had, or not one of gevent's; the message says what would work.
     """
-    host = GunicornHost.find(environ, start_response) or PywsgiHost.find(environ, start_response)
+    host = PywsgiHost.find(environ, start_response) or GunicornHost.find(environ, start_response)
     if host is None:
         raise TransportUnsupportedError(f"this WSGI server does not give its socket away; serve with {_HOSTS}")
     if isinstance(host.sock, GeventSocket):

@@ -87,8 +87,8 @@ def _answer_for(handler: Any, answer: UpgradeAnswer) -> None:
     handler.code = answer.status
     handler.headers_sent = True
     handler.headers = None
-    lines = [f"HTTP/1.1 {handler._orig_status}", *[f"{name}: {value}" for name, value in answer.headers], "", ""]
-    head = "\r\n".join(lines).encode("latin-1")
+    lines = "".join([f"{name}: {value}\r\n" for name, value in answer.headers])
+    head = f"HTTP/1.1 {handler._orig_status}\r\n{lines}\r\n".encode("latin-1")
     handler.response_length += len(head)
     sent = handler.socket.send(head)
     if sent < len(head):
@@ -100,10 +100,11 @@ def take_buffered(rfile: BufferedReader, sock: GeventSocket) -> bytes:
     raw: Any = rfile.raw
     # Where nothing is buffered `peek` reads the socket once, unless the object in between believes that it must not.
     can_be_told = getattr(raw, "_timeout_occurred", None) is False
-    sock.settimeout(0.0)
+    if can_be_told:
+        raw._timeout_occurred = True
+    else:
+        sock.settimeout(0.0)
     try:
-        if can_be_told:
-            raw._timeout_occurred = True
         # A TLS socket that has nothing raises SSLWantReadError.
         buffered = rfile.peek()
     except OSError:
