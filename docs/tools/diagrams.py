@@ -27,7 +27,7 @@ from muxws_green.errors import HeartbeatTimeoutError  # noqa: E402
 from muxws_green.protocol.backoff import Reconnect, backoff_delay, unjittered_delay  # noqa: E402
 from muxws_green.protocol.connection import Connection  # noqa: E402
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES  # noqa: E402
-from muxws_green.protocol.lanes import BATCH_BYTES  # noqa: E402
+from muxws_green.protocol.lanes import BATCH_BYTES, Lanes  # noqa: E402
 from muxws_green.protocol.liveness import CountingHeartbeat, IdleHeartbeat  # noqa: E402
 from muxws_green.protocol.states import TABLE, StreamState  # noqa: E402
 from muxws_green.runtime.inbox import HARD_FACTOR  # noqa: E402
@@ -235,11 +235,11 @@ def batches() -> list[list[tuple[int, int]]]:
         envelopes_of(codec),
         bulk_of(codec),
         _Deaf(),
+        Lanes(options.send_buffer_bytes),
         dialer=True,
         max_frame_bytes=options.max_frame_bytes,
         max_payload_bytes=options.max_payload_bytes,
         max_concurrent_streams=options.max_concurrent_streams,
-        send_buffer_bytes=options.send_buffer_bytes,
     )
     for _ in range(2):
         core.open(codec.encode_payload("x" * 150_000), end=True)

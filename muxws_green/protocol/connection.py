@@ -18,7 +18,7 @@ from muxws_green.interfaces import IBulkCodec, ICodec, IConnectionSink, IEnvelop
 from muxws_green.protocol.assembler import LONG_PIECE_BYTES
 from muxws_green.protocol.collecting import CollectingHalf
 from muxws_green.protocol.frames import ABSENT, Frame, check_envelope, clip_utf8
-from muxws_green.protocol.lanes import Lane
+from muxws_green.protocol.lanes import Lane, Lanes
 from muxws_green.protocol.sending import ENVELOPE_BYTES, MAX_REASON_BYTES, MAX_STREAM_ID
 from muxws_green.protocol.states import CLOSED, LIVE, RECEIVING, TABLE, Event, StreamState, Verdict, column, state_after
 from muxws_green.protocol.streams import LiveStream
@@ -63,11 +63,11 @@ class Connection(CollectingHalf):
         envelopes: The same codec's envelope operations.
         bulk: The same codec's operations for long bytes; None where it has none.
         sink: Is told what happens.
+        lanes: Where to queue what is to be sent; empty.
         dialer: True for the end that dialled, which opens odd ids.
         max_frame_bytes: Cap of one encoded message, both ways.
         max_payload_bytes: Largest payload taken from the remote.
         max_concurrent_streams: Live streams that the remote may have here.
-        send_buffer_bytes: Soft limit of what may be queued to be sent.
     """
 
     def __init__(
@@ -76,21 +76,21 @@ class Connection(CollectingHalf):
         envelopes: IEnvelopeCodec,
         bulk: IBulkCodec | None,
         sink: IConnectionSink,
+        lanes: Lanes,
         *,
         dialer: bool,
         max_frame_bytes: int,
         max_payload_bytes: int,
         max_concurrent_streams: int,
-        send_buffer_bytes: int,
     ) -> None:
         super().__init__(
             codec,
             envelopes,
             bulk,
             sink,
+            lanes,
             dialer=dialer,
             max_frame_bytes=max_frame_bytes,
-            send_buffer_bytes=send_buffer_bytes,
         )
         self._binary = codec.binary
         self._max_payload_bytes = max_payload_bytes

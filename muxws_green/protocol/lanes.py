@@ -28,6 +28,8 @@ FREE_LANES = 1_000
 #: What each further lane weighs besides its frames, in bytes. Otherwise a remote that does not read could make us keep
 #: hundreds of thousands of tiny answers, each on a lane of its own that takes more memory than the answer.
 LANE_BYTES = 1_024
+#: Queued bytes of one stream past which `send` waits.
+LANE_LIMIT_BYTES = 1_048_576
 #: Bytes that frames which wait for no room (resets, ends without payload) may take beyond the limit and the reserve.
 OVERDUE_BYTES = 4_194_304
 
@@ -53,12 +55,13 @@ class Lanes:
     Args:
         limit_bytes: Queued bytes past which only payloads that fit one frame may be queued, in a reserve of a quarter
             of it.
-        lane_limit_bytes: Queued bytes of one lane past which nothing is added to it; an empty lane takes anything.
+        lane_limit_bytes: Queued bytes of one lane past which nothing is added to it; an empty lane takes anything. Not
+            above `limit_bytes` in any case.
     """
 
-    def __init__(self, limit_bytes: int, lane_limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, lane_limit_bytes: int = LANE_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
-        self.lane_limit_bytes = lane_limit_bytes
+        self.lane_limit_bytes = min(lane_limit_bytes, limit_bytes)
         self.reserve_bytes = limit_bytes // 4
         self.queued_bytes = 0
         #: The part of `queued_bytes` that is whole frames.

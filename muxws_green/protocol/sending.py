@@ -38,8 +38,6 @@ MAX_REPORTS = 64
 MAX_REASON_BYTES = 1_000
 #: What an envelope is taken to weigh where only it or only its payload is known.
 ENVELOPE_BYTES = 512
-#: Queued bytes of one stream past which `send` waits.
-LANE_LIMIT_BYTES = 1_048_576
 
 _SEND_DATA = column(Event.SEND_DATA)
 _SEND_END = column(Event.SEND_END)
@@ -53,9 +51,9 @@ class SendingHalf:
         envelopes: The same codec's envelope operations.
         bulk: The same codec's operations for long bytes; None where it has none.
         sink: Is told what happens.
+        lanes: Where to queue what is to be sent; empty.
         dialer: True for the end that dialled, which opens odd ids.
         max_frame_bytes: Cap of one encoded message.
-        send_buffer_bytes: Soft limit of what may be queued to be sent.
     """
 
     def __init__(
@@ -64,10 +62,10 @@ class SendingHalf:
         envelopes: IEnvelopeCodec,
         bulk: IBulkCodec | None,
         sink: IConnectionSink,
+        lanes: Lanes,
         *,
         dialer: bool,
         max_frame_bytes: int,
-        send_buffer_bytes: int,
     ) -> None:
         self._codec = codec
         #: Makes and takes apart the messages.
@@ -93,7 +91,8 @@ class SendingHalf:
         self._goaway_code: int | None = None
         #: The live streams.
         self.streams: dict[int, LiveStream] = {}
-        self.lanes = Lanes(send_buffer_bytes, min(LANE_LIMIT_BYTES, send_buffer_bytes))
+        #: What waits to be sent.
+        self.lanes = lanes
         self.goaway_received = False
         #: The socket is gone; nothing can be opened or sent any more.
         self.dead = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet, ref
 
 from gevent import Greenlet, get_hub
@@ -32,19 +32,30 @@ class Owner(Protocol):
         """In a forked child: let go of everything without a word to anybody, and wake nobody of the application's."""
 
 
-_owners: WeakSet[Owner] = WeakSet()
+_groups: list[WeakSet[Any]] = []
+
+
+def owners_of_one_process() -> WeakSet[Any]:
+    """A set of owners, each of which is told in every child that is forked from this process. The child's is empty."""
+    group: WeakSet[Any] = WeakSet()
+    _groups.append(group)
+    return group
+
+
+_others = owners_of_one_process()
 
 
 def disown_in_children(owner: Owner) -> None:
-    """Have `owner` told in every child that is forked from this process."""
-    _owners.add(owner)
+    """Have `owner` told in every child that is forked from this process, if it is in no other set for that."""
+    _others.add(owner)
 
 
 def _forked() -> None:
     global _forks
     _forks += 1
-    owners = list(_owners)
-    _owners.clear()
+    owners = [owner for group in _groups for owner in group]
+    for group in _groups:
+        group.clear()
     for owner in owners:
         # One whose thread has ended its hub cannot, and must not keep the others from it.
         guarded(owner.disown, "muxws: %r could not be disowned in a forked child", owner)

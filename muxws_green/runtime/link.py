@@ -123,18 +123,18 @@ class Link(Parking):
         self.codec = options.codec
         self.transport = transport
         self.intake = Inbound(self)
+        self.outlet = Outlet(self, options.send_buffer_bytes)
         self.core = Connection(
             options.codec,
             options.envelopes,
             options.bulk,
             self.intake,
+            self.outlet,
             dialer=owner.is_dialer,
             max_frame_bytes=options.max_frame_bytes,
             max_payload_bytes=options.max_payload_bytes,
             max_concurrent_streams=options.max_concurrent_streams,
-            send_buffer_bytes=options.send_buffer_bytes,
         )
-        self.outlet = Outlet(self, self.core.lanes)
         # Counted here rather than in an object of their own, as each object is one more for the garbage collector.
         self.frames_sent = self.frames_received = self.streams_opened = self.streams_accepted = 0
         #: By code, as in `LinkStats`; None before the first.

@@ -18,17 +18,17 @@ from muxws_green.runtime.waiting import Parking, WaitList
 LEAST_ENVELOPE_BYTES = 48
 
 
-class Outlet:
-    """The waiting room in front of a connection's lanes.
+class Outlet(Lanes):
+    """A connection's lanes, with a waiting room in front of them.
 
     Args:
         parking: The connection's waits.
-        lanes: What is queued.
+        limit_bytes: See `Lanes`.
     """
 
-    def __init__(self, parking: Parking, lanes: Lanes) -> None:
+    def __init__(self, parking: Parking, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
         self._parking = parking
-        self._lanes = lanes
         #: Those who wait for room in the connection; None where nobody ever did.
         self._small: WaitList | None = None
         self._big: WaitList | None = None
@@ -40,7 +40,7 @@ class Outlet:
 
     def takes(self, live: LiveStream, size: int, whole: bool) -> bool:
         """Whether a payload may be queued on a stream at once; if so it counts as queued. Else `wait_for_room`."""
-        if self._unyielded >= BATCH_BYTES or not self._lanes.has_room(live.lane, size, whole):
+        if self._unyielded >= BATCH_BYTES or not self.has_room(live.lane, size, whole):
             return False
         self._unyielded += size + LEAST_ENVELOPE_BYTES
         return True
@@ -57,13 +57,12 @@ class Outlet:
         Returns:
             False where the time came first. The caller looks again whether it may still send.
         """
-        lanes = self._lanes
         lane = None if live is None else live.lane
         if self._unyielded >= BATCH_BYTES and not self._closed:
             self._yield()
-        if not lanes.has_room(lane, size, whole):
+        if not self.has_room(lane, size, whole):
             try:
-                while not self._closed and not lanes.has_room(lane, size, whole):
+                while not self._closed and not self.has_room(lane, size, whole):
                     if self._going_away if live is None else live.state is CLOSED:
                         break
                     if not self._list_for(live, size, whole).wait(until, live):
@@ -79,7 +78,7 @@ class Outlet:
     def _list_for(self, live: LiveStream | None, size: int, whole: bool) -> WaitList:
         if live is not None:
             lane = live.lane
-            if lane.items and lane.queued_bytes + size > self._lanes.lane_limit_bytes:
+            if lane.items and lane.queued_bytes + size > self.lane_limit_bytes:
                 if self._of_lane is None:
                     self._of_lane = {}
                 waits = self._of_lane.get(live)
@@ -109,17 +108,16 @@ class Outlet:
 
     def admit(self) -> None:
         """Wake those for whom there is room now. Never switches."""
-        lanes = self._lanes
         of_lane = self._of_lane or {}
         for live, waits in list(of_lane.items()):
             lane = live.lane
-            if lane.queued_bytes <= lanes.lane_limit_bytes // 2 or not lane.items:
+            if lane.queued_bytes <= self.lane_limit_bytes // 2 or not lane.items:
                 del of_lane[live]
                 waits.wake()
-        if self._big and lanes.queued_bytes < lanes.limit_bytes:
+        if self._big and self.queued_bytes < self.limit_bytes:
             self._big.wake_one()
         if self._small:
-            room = max(lanes.limit_bytes - lanes.queued_bytes, lanes.reserve_bytes - lanes.whole_bytes)
+            room = max(self.limit_bytes - self.queued_bytes, self.reserve_bytes - self.whole_bytes)
             while room > 0 and self._small.wake_one():
                 room -= BATCH_BYTES
 

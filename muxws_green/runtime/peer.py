@@ -20,6 +20,7 @@ from muxws_green.errors import (
 from muxws_green.interfaces import IPeer, ITransport
 from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.protocol.sending import MAX_STREAM_ID
+from muxws_green.runtime import roster
 from muxws_green.runtime.checks import check_code_and_reason
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.greenlets import OwnGreenlet
@@ -71,7 +72,10 @@ class Peer(Registrations):
         self._finish: Callable[[], Any] = list
         #: What sockets have counted that are gone; None before there was one.
         self._past: LinkStats | None = None
-        disown_in_children(self)
+        if dialer:
+            disown_in_children(self)
+        else:
+            roster.add(self)
 
     def __repr__(self) -> str:
         role = "dialer" if self._dialer else "acceptor"

@@ -2,12 +2,11 @@
 
 Nobody tells long-lived connections that a server stops: the host sits through its whole grace time and then cuts them
 (C19). Here each of them gets a goaway, may finish its streams, and is closed with 1001. The set is weak and keeps
-nobody alive. Peers are added by `accept`; draining is started by `Server` and by the application's signal handler.
+nobody alive. Peers add themselves; draining is started by `Server` and by the application's signal handler.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from functools import partial
@@ -16,7 +15,7 @@ from weakref import WeakSet
 
 import gevent
 
-from muxws_green.runtime.home import Home
+from muxws_green.runtime.home import Home, owners_of_one_process
 
 #: What the close frames say.
 REASON = "server is going away"
@@ -47,17 +46,18 @@ class Drainable(Protocol):
     def run_threadsafe(self, function: Callable[[], Any]) -> Future[Any]:
         """Run `function` in the peer's own hub."""
 
+    def disown(self) -> None:
+        """See `home.Owner`."""
 
-#: Every accepted peer that is not gone.
-live: WeakSet[Drainable] = WeakSet()
-# A child's are its own alone.
-os.register_at_fork(after_in_child=live.clear)
+
+#: Every accepted peer that is not gone. A forked child's are its own alone.
+live: WeakSet[Drainable] = owners_of_one_process()
 
 _closed_for_good = False
 
 
 def add(peer: Drainable) -> None:
-    """Count `peer` among those that `drain_all` reaches."""
+    """Count `peer` among those that `drain_all` reaches, and that are told in forked children."""
     live.add(peer)
 
 

@@ -61,8 +61,7 @@ class Upgraded:
             self.finish = bytes
 
     def enrol(self, peer: roster.Drainable) -> None:
-        """Count the peer on this connection among those that a drain reaches: the process's and its server's."""
-        roster.add(peer)
+        """Count the peer on this connection among those that a drain of its server reaches, if that is our own."""
         if self._server is not None:
             self._server.enrol(peer)
 

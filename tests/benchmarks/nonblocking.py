@@ -78,13 +78,14 @@ async def w4(peer: Any) -> dict[str, float]:
 
 
 async def _connect_many(peer: Any, count: int) -> list[Any]:
-    room = asyncio.Semaphore(w.W6_AT_ONCE)
+    connections: list[Any] = []
+    left = iter(range(count))
 
-    async def one() -> Any:
-        async with room:
-            return await peer.connect()
+    async def work() -> None:
+        connections.extend([await peer.connect() for _ in left])
 
-    return await asyncio.gather(*[one() for _ in range(count)])
+    await asyncio.gather(*[work() for _ in range(w.W6_AT_ONCE)])
+    return connections
 
 
 async def w5(peer: Any) -> dict[str, float]:

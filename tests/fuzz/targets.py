@@ -17,6 +17,7 @@ from muxws_green.errors import ProtocolError
 from muxws_green.interfaces import ICodec
 from muxws_green.protocol.connection import MAX_QUEUED_PONGS, Connection, Violation
 from muxws_green.protocol.frames import Frame
+from muxws_green.protocol.lanes import Lanes
 from muxws_green.websocket import MessageReader
 
 Target = Callable[[bytes], str]
@@ -115,11 +116,11 @@ def _frames(codec: ICodec, data: bytes, dialer: bool) -> str:
         envelopes_of(codec),
         bulk_of(codec),
         sink,
+        Lanes(2_000),
         dialer=dialer,
         max_frame_bytes=200,
         max_payload_bytes=400,
         max_concurrent_streams=3,
-        send_buffer_bytes=2_000,
     )
     sink.core = core
     for _ in range(2):

@@ -21,6 +21,7 @@ from muxws_green.interfaces import IConnectionSink
 from muxws_green.protocol.connection import Connection
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES
 from muxws_green.protocol.frames import ABSENT, Frame
+from muxws_green.protocol.lanes import Lanes
 from muxws_green.protocol.streams import LiveStream
 
 CODECS: list[Any] = [JsonCodec(), MsgpackCodec()]
@@ -105,11 +106,11 @@ class End:
             envelopes_of(codec),
             bulk_of(codec),
             self.recorder,
+            Lanes(buffer),
             dialer=dialer,
             max_frame_bytes=cap,
             max_payload_bytes=max_payload,
             max_concurrent_streams=limit,
-            send_buffer_bytes=buffer,
         )
 
     def theirs(self, ordinal: int = 1) -> int:

@@ -41,6 +41,9 @@ class Leaver:
     def run_threadsafe(self, function: Any) -> Future[Any]:
         return self._home.run_threadsafe(function)
 
+    def disown(self) -> None:
+        self.is_closed = True
+
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:

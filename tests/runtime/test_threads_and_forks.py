@@ -461,7 +461,7 @@ def test_one_that_cannot_be_disowned_keeps_no_other_from_it(monkeypatch, caplog)
 
     owners = [Owner(), Owner(AttributeError("its hub is gone")), Owner()]
     monkeypatch.setattr(home_module, "_forks", home_module._forks)
-    monkeypatch.setattr(home_module, "_owners", set(owners))
+    monkeypatch.setattr(home_module, "_groups", [set(owners[:2]), set(owners[2:])])
     home_module._forked()
     assert [owner.disowned for owner in owners] == [True, False, True]
     assert "could not be disowned" in caplog.text
