@@ -25,6 +25,7 @@ from muxws_green.runtime.peer import Peer
 from muxws_green.settings import settings
 from muxws_green.transports import server
 from muxws_green.transports.acceptor import Upgraded, refuse, upgrade
+from muxws_green.transports.descriptors import make_room
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
@@ -195,6 +196,7 @@ class WSGIApp:
     ) -> None:
         if not callable(handler) and not (handler is None and on_connect is not None):
             raise TypeError(f"the handler is called as handler(payload, stream); {handler!r} cannot be")
+        make_room()
         self._handler = handler
         self._max_peers = None if max_peers is None else checked_count("max_peers", max_peers)
         self._on_connect = on_connect

@@ -26,6 +26,7 @@ from gevent.ssl import SSLContext, SSLSocket
 from muxws_green.runtime import roster
 from muxws_green.runtime.options import checked_seconds
 from muxws_green.transports.acceptor import SERVER_KEY
+from muxws_green.transports.descriptors import make_room
 from muxws_green.transports.upgradable import upgradable
 from muxws_green.websocket.handshake import MAX_HEAD_BYTES
 
@@ -81,6 +82,7 @@ class Server(pywsgi.WSGIServer):
     ) -> None:
         if (keyfile is not None and certfile is None) or (ssl_context is not None and certfile is not None):
             raise ValueError("TLS is told either by ssl_context, or by certfile with or without keyfile")
+        make_room()
         self.head_timeout = checked_seconds("head_timeout", head_timeout, allow_none=True)
         self._peers: WeakSet[roster.Drainable] = WeakSet()
         self._connections: set[Any] = set()

@@ -27,6 +27,7 @@ from zope.interface import implementer
 from muxws_green.errors import ConnectionClosed
 from muxws_green.interfaces import ITransport
 from muxws_green.runtime.turns import Turns, turns_of
+from muxws_green.transports.descriptors import make_room_behind
 from muxws_green.transports.tuning import BACKLOG_AFTER_BYTES, bound_backlog, tune, unacknowledged_bytes
 from muxws_green.websocket import MessageReader, encode_close, encode_messages, encode_pong
 
@@ -78,6 +79,7 @@ class SocketTransport:
 
     def __init__(self, sock: GeventSocket, *, client: bool, max_message_bytes: int, leftover: bytes = b"") -> None:
         tune(sock)
+        make_room_behind(sock.fileno())
         self._sock = sock
         self._turns = turns_of(sock.hub)  # type: ignore[attr-defined]
         secure = isinstance(sock, SSLSocket)
