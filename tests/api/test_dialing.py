@@ -9,7 +9,7 @@ from typing import Any
 import gevent
 import pytest
 
-from muxws_green.api.dialing import _CONNECT_DEFAULTS, _dialer_peer
+from muxws_green.api.dialing import _CONNECT_DEFAULTS, _dialer_peer, _plans
 from muxws_green.codecs.json import JsonCodec
 from muxws_green.protocol.backoff import Reconnect
 from muxws_green.protocol.liveness import IdleHeartbeat
@@ -84,3 +84,38 @@ def test_a_codec_goes_with_the_last_of_its_dialers():
         gc.collect()
     assert options() is None
     assert gone() is None
+
+
+def test_dialers_that_were_told_the_same_share_their_plan():
+    codec = JsonCodec()
+    first, second = dialer(codec), dialer(codec, on_stream=print)
+    assert first.supervisor._plan is second.supervisor._plan
+    for other in (
+        dialer(JsonCodec()),
+        dialer(codec, url="ws://host.example/other"),
+        dialer(codec, open_timeout=1.0),
+        dialer(codec, headers={"A": "b"}),
+        dialer(codec, hello=1),
+        dialer(codec, reconnect=Reconnect()),
+    ):
+        assert other.supervisor._plan is not first.supervisor._plan
+
+
+def test_a_plan_goes_with_the_last_of_its_dialers():
+    codec, url = JsonCodec(), "ws://name:password@host.example/?token=secret"
+    first, second = dialer(codec, url=url), dialer(codec, url=url)
+    gone = weakref.ref(first.supervisor._plan)
+    assert (url, id(codec)) in _plans
+    del first
+    gc.collect()
+    assert gone() is second.supervisor._plan
+    del second
+    gc.collect()
+    assert gone() is None
+    assert (url, id(codec)) not in _plans
+
+
+@pytest.mark.parametrize("url", [None, 7, b"ws://host.example/", ["ws://host.example/"]])
+def test_a_url_is_a_str(url):
+    with pytest.raises(TypeError):
+        dialer(JsonCodec(), url=url)

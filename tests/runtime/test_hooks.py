@@ -10,7 +10,7 @@ from greenlet import GreenletExit
 
 from muxws_green import ABSENT, Frame, ProtocolError, RemoteError, ResetCode, StreamRefused, StreamState
 from muxws_green.codecs.msgpack import MsgpackCodec
-from muxws_green.runtime.hooks import Hooks, frame_line
+from muxws_green.runtime.hooks import NO_HOOKS, Hooks, frame_line
 from muxws_green.testing import settle
 from tests.runtime.ends import PATIENCE, Gate, echo
 
@@ -525,3 +525,26 @@ def test_a_hook_that_is_killed_with_its_greenlet_ends_the_connection(ends):
     stream = made.near.open()
     assert stream.closed.wait(PATIENCE)
     assert made.near.is_closed
+
+
+def test_what_is_registered_on_one_peer_is_no_other_peers(ends):
+    made, other = ends(), ends()
+    made.far.on_stream(echo)
+    other.far.on_stream(echo)
+    seen = []
+    # While its connection is up, and with nothing registered before.
+    made.near.on_frame(lambda direction, frame, size: seen.append(direction))
+    assert other.near.request(1) == 1
+    assert seen == []
+    assert made.near.request(1) == 1
+    assert seen == ["tx", "rx"]
+    assert NO_HOOKS.observers == ()
+
+
+def test_tags_are_the_applications(ends):
+    peer = ends().near
+    assert peer.tags == {}
+    peer.tags["a"] = 1
+    assert peer.tags == {"a": 1}
+    peer.tags = {"b": 2}
+    assert peer.tags == {"b": 2}
