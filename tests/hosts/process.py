@@ -62,8 +62,8 @@ class HostProcess:
         self._clients.clear()
 
     def access_log(self) -> list[str]:
-        """The lines that tell of requests."""
-        return (self._directory / "access").read_text().splitlines()
+        """The lines that tell of requests; not the one that is being written, of which half may be there."""
+        return (self._directory / "access").read_text().rpartition("\n")[0].splitlines()
 
     def errors(self) -> str:
         """What it has written to its standard error."""
