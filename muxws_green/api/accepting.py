@@ -17,6 +17,7 @@ from muxws_green.interfaces import IClock, ICodec, IErrorSerializer, IHeartbeatP
 from muxws_green.protocol.fragments import MAX_FRAME_BYTES
 from muxws_green.protocol.origin import AllowedOrigins, compile_policy
 from muxws_green.protocol.subprotocol import offer
+from muxws_green.runtime import roster
 from muxws_green.runtime.clock import default_clock
 from muxws_green.runtime.handlers import StreamHandler
 from muxws_green.runtime.hooks import IncomingHeadersInterceptor, OpenInterceptor, ReplyHeadersInterceptor
@@ -114,7 +115,7 @@ class _AcceptOptions:
             max_message_bytes=READ_FACTOR * options.max_frame_bytes,
         )
         try:
-            peer = Peer(options, dialer=False)
+            peer = Peer(options, dialer=False, enrol=roster.add)
             intercept(peer, *self._interceptors)
             peer._finish = upgraded.finish
             peer._attach(upgraded.transport)

@@ -31,6 +31,7 @@ from muxws_green.runtime.plan import Hello, Plan
 from muxws_green.runtime.session import Session
 from muxws_green.runtime.supervisor import Supervisor
 from muxws_green.transports.dialer import Dialer
+from muxws_green.transports.urls import may_be_shared
 
 
 def connect(
@@ -173,7 +174,7 @@ _RECONNECT: Final = Reconnect()
 
 
 #: Plans in use in which all but URL and codec is at its default, by URL and the identity of the codec, which is nobody
-#: else's as long as they refer to it. Not kept beyond that, as a URL may hold credentials.
+#: else's as long as they refer to it.
 _plans: WeakValueDictionary[tuple[str, int], Plan] = WeakValueDictionary()
 #: Options in use, in which all but the codec is at its default, likewise.
 _default_options: WeakValueDictionary[int, Options] = WeakValueDictionary()
@@ -202,7 +203,7 @@ def _dialer_peer(first_dial: str, arguments: Mapping[str, Any]) -> Peer:
 
 def _plan_for(arguments: Mapping[str, Any]) -> Plan:
     url, codec = arguments["url"], resolve_codec(arguments["codec"])
-    if not isinstance(url, str) or not all(map(is_, _planned(arguments), _PLANNED_DEFAULTS)):
+    if not (isinstance(url, str) and may_be_shared(url) and all(map(is_, _planned(arguments), _PLANNED_DEFAULTS))):
         return _make_plan(codec, arguments)
     plan = _plans.get((url, id(codec)))
     if plan is None:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from gevent import Greenlet, getcurrent
 
-_run_greenlet: Callable[[Any], None] = Greenlet.run
-
 if TYPE_CHECKING:
     from muxws_green.runtime.link import Link
 
     _Base = Greenlet[..., None]
 else:
     _Base = Greenlet
+
+
+_run_greenlet: Callable[[Any], None] = Greenlet.run
 
 
 class CheapGreenlet(_Base):
@@ -51,6 +52,11 @@ class OwnGreenlet(CheapGreenlet):
         self._function = function
         self._of: object = of
         self._arguments = arguments
+
+    def never_served(self) -> object:
+        """Whose it is, where it has ended without having run; None otherwise."""
+        of, self._of = self._of, None
+        return of
 
     @staticmethod
     def run() -> None:

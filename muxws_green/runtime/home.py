@@ -46,7 +46,7 @@ _others = owners_of_one_process()
 
 
 def disown_in_children(owner: Owner) -> None:
-    """Have `owner` told in every child that is forked from this process, if it is in no other set for that."""
+    """Have `owner` told in every child that is forked from this process; for those that are in no other such set."""
     _others.add(owner)
 
 

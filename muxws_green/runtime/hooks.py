@@ -36,7 +36,7 @@ _discards: WeakSet[Any] = WeakSet()
 
 
 class Hooks:
-    """The observers and interceptors of one peer."""
+    """The observers and interceptors of one peer; or `NO_HOOKS`, that of all which have none."""
 
     __slots__ = ("_discards", "_open", "_reply", "incoming", "observers")
 

@@ -23,9 +23,9 @@ logger = logging.getLogger("muxws.peer")
 
 @implementer(IConnectionSink)
 class Inbound(Intake):
-    """The sink of one connection's machine, and what it holds. Runs in the reader, now and then in the writer.
+    """The sink of one connection's machine, and what has arrived and was not consumed.
 
-    What the machine calls never waits.
+    What the machine calls runs in the reader, now and then in the writer, and never waits.
 
     Args:
         link: The connection.

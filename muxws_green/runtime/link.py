@@ -67,7 +67,7 @@ class Link(Parking):
         connection_id: Names it in logs and greenlets.
         transport: The socket.
         options: The peer's settings.
-        hooks: The peer's observers and interceptors; where it comes by its own later, it sets them here.
+        hooks: The peer's observers and interceptors. A peer that comes by its own while it is connected sets `hooks`.
         home: Where it may be used.
         owner: The peer.
     """

@@ -20,7 +20,6 @@ from muxws_green.errors import (
 from muxws_green.interfaces import IPeer, ITransport
 from muxws_green.protocol.longbytes import LongBytes
 from muxws_green.protocol.sending import MAX_STREAM_ID
-from muxws_green.runtime import roster
 from muxws_green.runtime.checks import check_code_and_reason
 from muxws_green.runtime.closing import CloseReason
 from muxws_green.runtime.greenlets import OwnGreenlet
@@ -56,7 +55,7 @@ class Peer(Registrations):
         close_cause: The exception that ended the last socket; None while the first one lives.
     """
 
-    def __init__(self, options: Options, *, dialer: bool) -> None:
+    def __init__(self, options: Options, *, dialer: bool, enrol: Callable[[Any], object] = disown_in_children) -> None:
         super().__init__()
         self.close_cause: ConnectionClosed | None = None
         self._options = options
@@ -72,10 +71,7 @@ class Peer(Registrations):
         self._finish: Callable[[], Any] = list
         #: What sockets have counted that are gone; None before there was one.
         self._past: LinkStats | None = None
-        if dialer:
-            disown_in_children(self)
-        else:
-            roster.add(self)
+        enrol(self)
 
     def __repr__(self) -> str:
         role = "dialer" if self._dialer else "acceptor"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from zope.interface import implementer
@@ -42,8 +43,8 @@ class PeerRegistry:
     def __init__(self) -> None:
         self._groups: dict[Peer, tuple[_Group, ...]] = {}
         self._index: dict[_Group, _Group] = {}
-        # Each peer keeps it, and all of them the same object.
-        self._forget = self.deregister
+        # Each peer keeps it, and all of them the same object. It does not refer to the registry, which refers to it.
+        self._forget = partial(_forget, self._groups, self._index)
 
     def __len__(self) -> int:
         """How many peers are registered."""
@@ -65,7 +66,7 @@ class PeerRegistry:
                     groups.append(self._index.setdefault(asked, asked))
         except BaseException:
             # A value that cannot be compared: the peer is not registered by half.
-            self._drop_empty(groups)
+            _drop_empty(self._index, groups)
             raise
         self._groups[peer] = tuple(groups)
         for group in groups:
@@ -74,15 +75,7 @@ class PeerRegistry:
 
     def deregister(self, peer: Peer) -> None:
         """Forget `peer`; nothing where it is unknown."""
-        groups = self._groups.pop(peer, ())
-        for group in groups:
-            group.peers.pop(peer, None)
-        self._drop_empty(groups)
-
-    def _drop_empty(self, groups: Iterable[_Group]) -> None:
-        for group in groups:
-            if not group.peers:
-                self._index.pop(group, None)
+        self._forget(peer)
 
     @contextmanager
     def registered(self, peer: Peer) -> Iterator[Peer]:
@@ -163,6 +156,19 @@ class _Group:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Group) and self._tag == other._tag
+
+
+def _forget(groups_of: dict[Peer, tuple[_Group, ...]], index: dict[_Group, _Group], peer: Peer) -> None:
+    groups = groups_of.pop(peer, ())
+    for group in groups:
+        group.peers.pop(peer, None)
+    _drop_empty(index, groups)
+
+
+def _drop_empty(index: dict[_Group, _Group], groups: Iterable[_Group]) -> None:
+    for group in groups:
+        if not group.peers:
+            index.pop(group, None)
 
 
 def _group(name: str, value: Any) -> _Group | None:

@@ -2,7 +2,7 @@
 
 Nobody tells long-lived connections that a server stops: the host sits through its whole grace time and then cuts them
 (C19). Here each of them gets a goaway, may finish its streams, and is closed with 1001. The set is weak and keeps
-nobody alive. Peers add themselves; draining is started by `Server` and by the application's signal handler.
+nobody alive. Peers are added by `accept`; draining is started by `Server` and by the application's signal handler.
 """
 
 from __future__ import annotations

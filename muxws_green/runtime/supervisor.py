@@ -102,6 +102,7 @@ class Supervisor(Doorbell):
 
     def start(self) -> None:
         """Begin with the first attempt."""
+        self.greenlet.rawlink(_left)
         self.greenlet.start()
 
     def wait_first(self) -> None:
@@ -120,6 +121,7 @@ class Supervisor(Doorbell):
         hub, current = self._peer._home.hub, getcurrent()
         if current is hub or get_hub() is not hub:
             refuse_to_wait(current is hub)
+        # As in `WaitList.wait`, but that nothing runs which could wake it before it waits.
         waiter = Waiter()
         self._first += (waiter,)
         waiter.greenlet = current
@@ -186,12 +188,15 @@ class Supervisor(Doorbell):
         except _Stop:
             pass
         finally:
-            if not self._stopped and self.state is not SupervisorState.GIVEN_UP:
-                # Killed by somebody else, or it failed: nothing will dial any more, and that is said.
-                self._stopped = True
-                self._enter(SupervisorState.STOPPED)
-                if self.reports_losses and self._peer._link is None:
-                    self._peer._report_close(CloseReason(1006, "the supervisor was ended", False, False))
+            self._ended()
+
+    def _ended(self) -> None:
+        if not self._stopped and self.state is not SupervisorState.GIVEN_UP:
+            # Killed by somebody else, or it failed: nothing will dial any more, and that is said.
+            self._stopped = True
+            self._enter(SupervisorState.STOPPED)
+            if self.reports_losses and self._peer._link is None:
+                self._peer._report_close(CloseReason(1006, "the supervisor was ended", False, False))
 
     def _connect_and_wait(self) -> None:
         """One attempt and, if it succeeds, the life of its connection."""
@@ -307,3 +312,10 @@ class Supervisor(Doorbell):
     def _give_up(self, why: str) -> None:
         self._enter(SupervisorState.GIVEN_UP)
         self._peer._report_close(CloseReason(1006, why, False, False))
+
+
+def _left(own: OwnGreenlet) -> None:
+    """Called when the greenlet has ended. One that was killed before it ran had no chance to say so."""
+    supervisor = own.never_served()
+    if isinstance(supervisor, Supervisor):
+        supervisor._ended()

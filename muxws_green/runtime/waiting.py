@@ -150,7 +150,7 @@ class WaitList:
 
 
 class Doorbell:
-    """Where one greenlet of the connection's own rests until there is something for it to do.
+    """Where one greenlet of a connection's or a dialer's own rests until there is something for it to do.
 
     A ring that finds nobody resting is not kept: whoever rests here has looked for work just before, without a switch
     in between. Cheaper than a `WaitList`, which many may use at once and leave by a deadline.

@@ -129,6 +129,8 @@ def _is_ipv4(host: str) -> bool:
 def _connect(family: int, kind: int, protocol: int, sockaddr: Any) -> gevent_socket.socket:
     sock = gevent_socket.socket(family, kind, protocol)
     try:
+        # Whatever `socket.setdefaulttimeout` says: the deadline is around this.
+        sock.settimeout(None)
         # On this machine, and with luck elsewhere, it is done as soon as it has been asked for, which gevent would find
         # out only after a turn of everybody else.
         connect_at_once = sock._sock.connect_ex  # type: ignore[attr-defined]

@@ -29,6 +29,8 @@ _is_plain_name = re.compile(r"[0-9a-z-]{1,63}(?:\.[0-9a-z-]{1,63})*").fullmatch
 _control_character = re.compile(r"[\x00-\x1f\x7f]").search
 #: User info and a query may be credentials, which must not outlive the connections that they are for.
 _may_hold_secrets = re.compile(r"[@?]").search
+#: What is secret must not be kept, and the authorities that TLS trusts are to be read anew for each dialer.
+_may_be_shared = re.compile(r"ws(?:\+unix)?:[^@?]*", re.IGNORECASE).fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Target:
         if self.socket_path is not None:
             return self.socket_path
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def may_be_shared(url: str) -> bool:
+    """Whether dialers of this URL may have in common, and keep, what it means: no TLS, no user info, no query."""
+    return _may_be_shared(url) is not None
 
 
 def parse_url(url: str) -> Target:

@@ -8,6 +8,7 @@ from typing import Any
 
 import gevent
 import pytest
+import trustme
 
 from muxws_green.api.dialing import _CONNECT_DEFAULTS, _dialer_peer, _plans
 from muxws_green.codecs.json import JsonCodec
@@ -15,6 +16,8 @@ from muxws_green.protocol.backoff import Reconnect
 from muxws_green.protocol.liveness import IdleHeartbeat
 from muxws_green.runtime.options import Options
 from muxws_green.runtime.peer import Peer
+
+JSON = JsonCodec()
 
 
 class _Codec(JsonCodec):
@@ -102,7 +105,7 @@ def test_dialers_that_were_told_the_same_share_their_plan():
 
 
 def test_a_plan_goes_with_the_last_of_its_dialers():
-    codec, url = JsonCodec(), "ws://name:password@host.example/?token=secret"
+    codec, url = JsonCodec(), "ws://host.example/"
     first, second = dialer(codec, url=url), dialer(codec, url=url)
     gone = weakref.ref(first.supervisor._plan)
     assert (url, id(codec)) in _plans
@@ -113,6 +116,37 @@ def test_a_plan_goes_with_the_last_of_its_dialers():
     gc.collect()
     assert gone() is None
     assert (url, id(codec)) not in _plans
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        # The authorities that are trusted may be others when the next one is made.
+        "wss://host.example/",
+        "WSS://host.example/",
+        "ws://name:password@host.example/",
+        "ws://host.example/?token=secret",
+    ],
+)
+def test_what_may_change_or_is_secret_is_not_shared(url):
+    codec = JsonCodec()
+    first, second = dialer(codec, url=url), dialer(codec, url=url)
+    assert first.supervisor._plan is not second.supervisor._plan
+    assert not any(url == known for known, _ in _plans)
+
+
+def test_each_dialer_trusts_whom_the_system_trusts_now(monkeypatch, tmp_path):
+    authority, url = trustme.CA(), "wss://host.example/"
+    nobody, somebody = tmp_path / "nobody.pem", tmp_path / "somebody.pem"
+    nobody.touch()
+    authority.cert_pem.write_to_path(str(somebody))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(nobody))
+    before = dialer(JSON, url=url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(somebody))
+    after = dialer(JSON, url=url)
+    trusted = [len(each.supervisor._plan.dialer._ssl_context.get_ca_certs()) for each in (before, after)]
+    assert trusted == [0, 1]
 
 
 @pytest.mark.parametrize("url", [None, 7, b"ws://host.example/", ["ws://host.example/"]])

@@ -34,6 +34,20 @@ def tagged(make, registry):
     return tagged
 
 
+def test_a_registry_goes_with_its_last_user(tagged, registry):
+    lost = weakref.ref(registry)
+    alone = PeerRegistry()
+    gone = weakref.ref(alone)
+    gc.collect()
+    gc.disable()
+    try:
+        del alone
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert lost() is registry
+
+
 def found(registry, **tags):
     return registry.peers_for(**tags)
 

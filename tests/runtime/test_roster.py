@@ -16,6 +16,7 @@ from gevent.event import Event
 
 from muxws_green.runtime import roster
 from muxws_green.runtime.home import Home
+from muxws_green.testing import peer_pair
 from tests.alive import alive
 
 
@@ -107,6 +108,14 @@ def test_the_set_keeps_nobody_alive():
     roster.add(peer)
     roster.add(peer)
     assert list(roster.live) == [peer]
+
+
+def test_peers_in_memory_were_not_accepted():
+    with peer_pair(codec="json") as (dialer, acceptor):
+        assert list(roster.live) == []
+        assert roster.drain_all(0.1) == 0
+        assert acceptor.is_open
+        assert dialer.is_open
 
 
 def test_draining_all_closes_the_door_until_it_is_opened_again():

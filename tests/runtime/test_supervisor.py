@@ -18,7 +18,7 @@ from muxws_green import (
     connect,
 )
 from muxws_green.api.dialing import keep_connected
-from muxws_green.runtime.supervisor import SupervisorState
+from muxws_green.runtime.supervisor import Supervisor, SupervisorState
 from muxws_green.transports.dialer import Dialer
 from tests.alive import alive
 from tests.seeds.phases import PHASES, Phase
@@ -127,6 +127,21 @@ def test_a_supervisor_killed_in_its_first_attempt_lets_connect_raise(clock, raw_
         clock.settle()
         assert isinstance(caller.value, ConnectionClosed)
         assert server.last.over.is_set()
+
+
+def test_so_does_one_that_was_killed_before_it_ran(clock, raw_server, monkeypatch) -> None:
+    def start_and_kill(supervisor: Supervisor) -> None:
+        start(supervisor)
+        supervisor.greenlet.kill(block=False)
+
+    start = Supervisor.start
+    monkeypatch.setattr(Supervisor, "start", start_and_kill)
+    server = raw_server(polite)
+    caller = outcome(connect, server.url, clock=clock)
+    with clock.held():
+        clock.settle()
+        assert isinstance(caller.value, ConnectionClosed)
+    assert server.wires == []
 
 
 @pytest.mark.parametrize("headers, error", [({"x": object()}, TypeError), ({"x": "y" * 70_000}, ProtocolError)])

@@ -366,6 +366,30 @@ def test_a_connection_that_is_not_taken_costs_the_deadline(clock):
     listener.close()
 
 
+@pytest.fixture
+def default_timeout() -> Iterator[Callable[[float], None]]:
+    before = socket.getdefaulttimeout()
+    yield socket.setdefaulttimeout
+    socket.setdefaulttimeout(before)
+
+
+@full_queues
+def test_the_default_timeout_of_sockets_is_not_a_deadline(clock, default_timeout):
+    listener = FullListener()
+    default_timeout(0.0)
+    failure(TimeoutError, f"ws://127.0.0.1:{listener.address[1]}/", clock=clock)
+    assert clock.now() == 10.0
+    listener.close()
+
+
+def test_a_dialled_socket_has_no_timeout(clock, default_timeout):
+    default_timeout(5.0)
+    with gevent_socket.create_server(("127.0.0.1", 0)) as listener, Deadline(clock, 10.0, "late") as deadline:
+        port = listener.getsockname()[1]
+        with connect_tcp("127.0.0.1", port, clock, deadline) as sock, listener.accept()[0]:
+            assert sock.gettimeout() is None
+
+
 @full_queues
 def test_a_unix_listener_that_takes_nobody_costs_the_deadline_and_no_spinning(tmp_path, clock):
     listener = FullListener(socket.AF_UNIX, str(tmp_path / "s"))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +16,11 @@ import pytest
 from gevent import socket
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
-from muxws_green import WSGIApp, connect
+from muxws_green import Server, WSGIApp, connect
 from muxws_green.transports.hosts.pywsgi import _answer_for, take_buffered
 from muxws_green.websocket import UpgradeAnswer
 from tests.hosts.client import exchange, head
+from tests.shared import ROOT
 
 ANSWER = UpgradeAnswer(101, "Switching Protocols", [("Upgrade", "websocket"), ("X", "é")], b"")
 HEAD = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nX: é\r\n\r\n".encode("latin-1")
@@ -38,10 +42,10 @@ def log() -> Log:
 def serve(log: Log) -> Iterator[Callable[..., WSGIServer]]:
     servers: list[WSGIServer] = []
 
-    def serve(handler_class: type[WSGIHandler] = WSGIHandler, app: Any = None) -> WSGIServer:
+    def serve(kind: type[WSGIServer] = WSGIServer, app: Any = None, **options: Any) -> WSGIServer:
         app = app or WSGIApp(lambda payload, stream: stream.reply(payload))
-        to: Any = log
-        server = WSGIServer(("127.0.0.1", 0), app, log=to, handler_class=handler_class)
+        options["log"] = log
+        server = kind(("127.0.0.1", 0), app, **options)
         server.start()
         servers.append(server)
         return server
@@ -88,7 +92,7 @@ def test_what_the_handler_keeps_of_the_request_goes(serve: Callable[..., WSGISer
         assert peer.request(1) == 1
         host, handler = seen
         assert host == f"127.0.0.1:{server.server_port}"
-        assert handler.headers is None
+        assert not handler.headers.keys()
         assert (handler.code, handler.status) == (101, b"101 Switching Protocols")
 
 
@@ -103,13 +107,66 @@ class Telling(WSGIHandler):
 
 
 def test_a_handler_of_the_applications_answers_by_itself(serve: Callable[..., WSGIServer], log: Log) -> None:
-    server = serve(Telling)
+    server = serve(handler_class=Telling)
     answer = exchange(socket.create_connection(("127.0.0.1", server.server_port)), head())
     assert (answer.status, answer.headers["x-served-by"]) == (101, "me")
     answer.end.sock.close()
     version, line = json.loads(wait_for_line(log))
     assert version == "13"
     assert '" 101 ' in line
+
+
+@pytest.mark.parametrize("kind", [WSGIServer, Server])
+@pytest.mark.parametrize("name", ["start_response", "format_request", "log_request", "write"])
+def test_so_does_one_that_an_instrument_was_put_into(
+    serve: Callable[..., WSGIServer], log: Log, monkeypatch: pytest.MonkeyPatch, kind: type[WSGIServer], name: str
+) -> None:
+    original = getattr(WSGIHandler, name)
+    told: list[str | None] = []
+
+    @wraps(original)
+    def instrument(self: Any, *arguments: Any) -> Any:
+        told.append(self.headers.get("Sec-WebSocket-Version"))
+        return original(self, *arguments)
+
+    monkeypatch.setattr(WSGIHandler, name, instrument)
+    server = serve(kind=kind)
+    answer = exchange(socket.create_connection(("127.0.0.1", server.server_port)), head())
+    assert answer.status == 101
+    assert "date" in answer.headers
+    answer.end.sock.close()
+    assert '" 101 ' in wait_for_line(log)
+    assert told == ["13"]
+
+
+def test_what_was_patched_before_is_noticed() -> None:
+    source = """
+import gevent.pywsgi
+from functools import wraps
+original = gevent.pywsgi.WSGIHandler.format_request
+gevent.pywsgi.WSGIHandler.format_request = wraps(original)(lambda self: original(self))
+from muxws_green.transports.hosts import pywsgi
+assert not pywsgi._METHODS_ARE_PYWSGIS
+"""
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=60, cwd=ROOT)
+
+
+@pytest.mark.parametrize("kind", [WSGIServer, Server])
+def test_nothing_is_counted_that_did_not_leave(
+    serve: Callable[..., WSGIServer], log: Log, monkeypatch: pytest.MonkeyPatch, kind: type[WSGIServer]
+) -> None:
+    app = WSGIApp(lambda payload, stream: stream.reply(payload))
+
+    def application(environ: dict[str, Any], start_response: Any) -> Any:
+        # The client has gone meanwhile.
+        environ["wsgi.input"].raw._sock.shutdown(socket.SHUT_WR)
+        return app(environ, start_response)
+
+    server = serve(kind=kind, app=application)
+    with socket.create_connection(("127.0.0.1", server.server_port)) as client:
+        client.sendall(head())
+        assert client.recv(1_000) == b""
+    assert '" 101 - ' in wait_for_line(log)
 
 
 def test_a_socket_that_takes_a_little_gets_the_rest_too() -> None:

@@ -10,7 +10,10 @@ Closing it also frees its buffer, and lets a close of the socket close the descr
 from __future__ import annotations
 
 from collections.abc import Callable
+from email.message import Message
 from io import BufferedReader
+from operator import attrgetter
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from gevent.pywsgi import WSGIHandler
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
     from gevent.socket import socket as GeventSocket  # noqa: N812
 
     from muxws_green.websocket import UpgradeAnswer
+
+
+#: In place of the headers of requests that were upgraded.
+_NO_HEADERS = Message()
 
 
 class PywsgiHost:
@@ -58,7 +65,7 @@ class PywsgiHost:
             raise TransportUnsupportedError("an answer to this request has begun already")
         leftover = take_buffered(self._rfile, self.sock)
         try:
-            if handler is not None and (type(handler) is WSGIHandler or hasattr(handler, "let_go")):
+            if handler is not None and _is_unchanged(handler):
                 _answer_for(handler, answer)
             else:
                 self._start_response(f"{answer.status} {answer.reason}", answer.headers)(b"")
@@ -76,8 +83,37 @@ class PywsgiHost:
         return let_go is not None and let_go()
 
 
+#: What pywsgi does of a request once the application has it.
+_methods = attrgetter(
+    "start_response",
+    "write",
+    "_write_with_headers",
+    "finalize_headers",
+    "_sendall",
+    "_write",
+    "handle_one_response",
+    "run_application",
+    "process_result",
+    "log_request",
+    "format_request",
+)
+_METHODS = _methods(WSGIHandler)
+#: Whether they are those that pywsgi defines. Instruments put their own into its class, before this import or later.
+_METHODS_ARE_PYWSGIS = all(
+    type(method) is FunctionType and method.__code__.co_filename == WSGIHandler.__init__.__code__.co_filename
+    for method in _METHODS
+)
+
+
+def _is_unchanged(handler: Any) -> bool:
+    """Whether a handler is pywsgi's or our server's, with nothing in it that somebody else has put there."""
+    kind = type(handler)
+    is_known = kind is WSGIHandler or hasattr(kind, "let_go")
+    return is_known and _METHODS_ARE_PYWSGIS and bool(_methods(kind) == _METHODS)
+
+
 def _answer_for(handler: Any, answer: UpgradeAnswer) -> None:
-    """Write the 101 in place of a handler that nobody has changed, and leave it as if it had.
+    """Write the 101 in place of a handler, so that it takes it for its own and logs it.
 
     Its own way takes several times as long, and leaves a dozen objects with each connection, as do the headers of the
     request, which are in the environ too.
@@ -86,19 +122,20 @@ def _answer_for(handler: Any, answer: UpgradeAnswer) -> None:
     handler.status = handler._orig_status.encode("latin-1")
     handler.code = answer.status
     handler.headers_sent = True
-    handler.headers = None
+    handler.headers = _NO_HEADERS
     lines = "".join([f"{name}: {value}\r\n" for name, value in answer.headers])
     head = f"HTTP/1.1 {handler._orig_status}\r\n{lines}\r\n".encode("latin-1")
-    handler.response_length += len(head)
     sent = handler.socket.send(head)
     if sent < len(head):
         handler.socket.sendall(head[sent:])
+    handler.response_length += len(head)
 
 
 def take_buffered(rfile: BufferedReader, sock: GeventSocket) -> bytes:
     """Take what `rfile` has read of `sock` and nobody has used yet. Leaves `sock` without a timeout."""
     raw: Any = rfile.raw
-    # Where nothing is buffered `peek` reads the socket once, unless the object in between believes that it must not.
+    # Where nothing is buffered `peek` reads the socket once, unless the `SocketIO` in between believes that a read has
+    # timed out. Another kind of object reads a socket that does not wait.
     can_be_told = getattr(raw, "_timeout_occurred", None) is False
     if can_be_told:
         raw._timeout_occurred = True
