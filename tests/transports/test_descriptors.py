@@ -36,7 +36,13 @@ SCRIPTS = {
     "a server": "Server(('127.0.0.1', 0), lambda environ, start_response: []); assert size() == descriptors.ROOM",
     "nothing stays open": "WSGIApp(echo); assert os.listdir('/proc/self/fd') == before",
     "a low limit": "resource.setrlimit(resource.RLIMIT_NOFILE, (1_024,) * 2); WSGIApp(echo); assert size() == 1_024",
-    "none left": "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 1_024)); WSGIApp(echo)",
+    "none left": """
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+WSGIApp(echo)
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+assert size() < descriptors.ROOM
+""",
     "many sockets": """
 from gevent import socket
 from muxws_green.transports.socket import SocketTransport
