@@ -14,7 +14,7 @@ Sizes are counted here for the send limits of DESIGN §5; who waits for room, an
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from muxws_green.protocol.fragments import Splitter
@@ -216,16 +216,21 @@ class Lanes:
         while rotation and room > 0:
             lane = rotation.popleft()
             items = lane.items
-            message = items[0]
             if lane.open_unsent:
-                if held or not isinstance(message, bytes):
+                if held or not isinstance(items[0], bytes):
                     held.append(lane)
                     continue
                 lane.open_unsent = False
-            items.popleft()
-            size = len(message)  # type: ignore[arg-type]  # but for opens only whole frames head this rotation
-            batch.append(message)  # type: ignore[arg-type]
-            room -= size
+            before = room
+            while True:
+                # But for opens only whole frames head this rotation.
+                whole: Any = items.popleft()
+                batch.append(whole)
+                room -= len(whole)
+                if rotation or room <= 0 or not items or type(items[0]) is not bytes:
+                    break
+                # It is alone, and the next turn is its own too.
+            size = before - room
             taken += size
             lane.queued_bytes -= size
             if items:
