@@ -27,8 +27,7 @@ def make_room() -> None:
     global _made
     if not _made:
         _made = True
-        if sys.platform == "linux":
-            _grow()
+        _grow()
 
 
 def make_room_behind(descriptor: int) -> None:
@@ -37,22 +36,28 @@ def make_room_behind(descriptor: int) -> None:
         make_room()
 
 
-def _grow() -> None:
+if sys.platform == "linux":
     import fcntl
     import resource
 
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    most = ROOM if limit == resource.RLIM_INFINITY else min(ROOM, limit)
-    try:
-        low = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    def _grow() -> None:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = ROOM if limit == resource.RLIM_INFINITY else min(ROOM, limit)
         try:
-            # The table never shrinks again.
-            os.close(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, most - 1))
-        finally:
-            os.close(low)
-    except OSError:
-        # No descriptor is left, or there is no such file in here. It is only about speed.
-        pass
+            low = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # The table never shrinks again.
+                os.close(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, most - 1))
+            finally:
+                os.close(low)
+        except OSError:
+            # No descriptor is left, or there is no such file in here. It is only about speed.
+            pass
+
+else:  # pragma: no cover - CI runs on Linux
+
+    def _grow() -> None:
+        """Nothing: only Linux is known to need it."""
 
 
 def _forked() -> None:

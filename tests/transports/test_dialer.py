@@ -382,6 +382,13 @@ def test_the_default_timeout_of_sockets_is_not_a_deadline(clock, default_timeout
     listener.close()
 
 
+def test_an_address_that_nothing_leads_to_fails_at_once(clock):
+    # The kernel says so in the call itself, and sends nothing.
+    error = failure(OSError, "ws://255.255.255.255:9/", clock=clock)
+    assert error.errno in (errno.ENETUNREACH, errno.EACCES)
+    assert clock.now() == 0.0
+
+
 def test_a_dialled_socket_has_no_timeout(clock, default_timeout):
     default_timeout(5.0)
     with gevent_socket.create_server(("127.0.0.1", 0)) as listener, Deadline(clock, 10.0, "late") as deadline:
